@@ -1,0 +1,129 @@
+// THE seam: what a machine must be able to do to run the family. About 24 verbs, memory, and optional fused blocks.
+//
+// Each verb's meaning is its plain loop in reference.cc; the formulas are those of docs/MODEL.md. All verbs take rows
+// of the current step (begin .. end) and run in program order. One instance per device; called by the engine thread only.
+// Errors: Error(kResource) for memory and devices; a wrong shape is a programmer's error (SPK_CHECK).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/layout.h"
+
+namespace spk {
+
+// Blocks a back end may take whole. What is fused is decided once, at load, from the plan.
+enum class Block : uint8_t { kKda, kMla, kMoe, kFfn };
+inline constexpr int kBlocks = 4;
+
+struct FusionPlan {
+  bool fused[kBlocks] = {};
+  std::string text;  // one line per block for the plan that the engine prints
+};
+
+// What has been done so far; differences of two snapshots describe a step.
+struct Counters {
+  uint64_t weight_bytes = 0;  // bytes of weights read (each verb counts the weights that it streams)
+  uint64_t state_bytes = 0;   // recurrent state and latents, read + written
+  uint64_t joins = 0;         // fork-joins or launches
+  uint64_t allocations = 0;   // calls of alloc
+  uint64_t allocated_bytes = 0;  // now held
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;      // "reference", "cpu"
+  virtual std::string description() const = 0;    // "cpu: avx512, 2 threads"
+  virtual size_t real_bytes() const = 0;          // 8 in reference, else 4
+
+  // ---- memory: everything before the first step, nothing after ----
+  virtual void prepare(const ModelShape& shape) = 0;  // once, before upload
+  virtual Buffer alloc(size_t bytes, std::string_view label) = 0;  // zeroed, 64-byte aligned
+  // May keep pointing into the tensor's own memory, which must then outlive the back end.
+  virtual Weight upload(const HostTensor& tensor) = 0;
+  virtual const Counters& counters() const = 0;
+
+  // Host access, for tests, snapshots and results. Counts are rows * cols.
+  virtual void read(const Rows& from, double* to) = 0;
+  virtual void read(const Rows& from, float* to) = 0;
+  virtual void write(const double* from, const Rows& to) = 0;
+  virtual void read(const Ints& from, int32_t* to) = 0;
+  virtual void write(const int32_t* from, const Ints& to) = 0;
+  virtual void zero(const Rows& rows) = 0;
+  virtual void copy(const Rows& from, const Rows& to) = 0;
+
+  // ---- a step ----
+  virtual void begin(const Step& step) = 0;
+  virtual void end() = 0;
+
+  // ---- verbs ----
+  virtual void embed(const Weight& table, const Ints& tokens, const Rows& y) = 0;
+  // y = w * x / sqrt(mean(x^2) + eps)
+  virtual void rms_norm(const Rows& x, const Weight& w, const Rows& y) = 0;
+  // x += o, then y = rms_norm(x)
+  virtual void add_rms_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) = 0;
+  virtual void add(const Rows& x, const Rows& o) = 0;  // x += o
+  // y = x w^T. Each call reads each weight once, whatever the number of rows.
+  virtual void matmul(const Rows& x, const Weight& w, const Rows& y) = 0;
+  // Several weights that share an input.
+  virtual void matmul_many(const Rows& x, std::span<const Weight* const> w,
+                           std::span<const Rows> y) = 0;
+
+  // KDA. conv_step: causal short convolution with the tail of earlier inputs, then SiLU, in place; the tail moves on.
+  virtual void conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
+                         const LayerState& state) = 0;
+  // f becomes the log decay g = lower_bound * sigmoid(exp(a_log) * (f + dt_bias)); b becomes beta = sigmoid(b).
+  virtual void kda_gate(const Rows& f, const Rows& b, const Kda& w) = 0;
+  // L2-normalises q (scaled by D^-1/2) and k per head, runs the delta rule over the rows, updates the state.
+  virtual void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g,
+                       const Rows& beta, const LayerState& state, const Rows& o) = 0;
+  // o = rms_norm per head (o_norm) * sigmoid(gate), in place
+  virtual void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) = 0;
+
+  // MLA. rope: rotates the last `rope` columns of each head of q, interleaved pairs, by the row's position.
+  virtual void rope(const Rows& q) = 0;
+  // kv = [latent | key]: norms the latent, rotates the key, appends both to the state at the row's position.
+  virtual void latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) = 0;
+  // q_latent[h] = W_UK[h]^T q_nope[h]
+  virtual void latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) = 0;
+  // z[h] = softmax((q_latent[h].c_m + q_rope[h].k_m) / sqrt(nope + rope)) over m <= position, weighted sum of c_m
+  virtual void latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
+                             const Rows& z) = 0;
+  // o[h] = W_UV[h] z[h]
+  virtual void latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) = 0;
+  // o[h] *= sigmoid(gate[h])
+  virtual void head_gate(const Rows& o, const Rows& gate) = 0;
+
+  // FFN. route: scores, bias, groups, top-k; ids ascend in score; `forced` (empty: none) replaces the choice.
+  virtual void route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
+                     const Rows& weights) = 0;
+  // o = sum over the chosen experts of weight * down(act(gate h, up h)), plus the shared expert
+  virtual void experts(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
+                       const Rows& o) = 0;
+  // gate = min(silu(gate), limit) * clip(up, +-limit); limit 0: no clamp
+  virtual void swiglu(const Rows& gate, const Rows& up, double limit) = 0;
+
+  // y[:, :a.cols] = a, y[:, a.cols:] = b
+  virtual void join(const Rows& a, const Rows& b, const Rows& y) = 0;
+  virtual void logits(const Rows& hidden, const LmHead& head, const Rows& y) = 0;
+
+  // ---- fused blocks ----
+  virtual FusionPlan plan() const { return {}; }
+  virtual void fused(Block block, const Layer& layer, const LayerState& state, const Scratch& t);
+};
+
+// ---- factories: the only thing that engine and cli know of the back ends ----
+struct BackendOptions {
+  int threads = 0;          // 0: physical cores that this process may use
+  uint64_t memory = 0;      // bytes, hard limit for alloc; 0: none
+  std::string isa;          // "" : best; "generic", "avx2", "avx512", "neon"
+  bool pin = false;         // pin workers to cores
+};
+std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu
+
+}  // namespace spk

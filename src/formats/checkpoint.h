@@ -1,0 +1,54 @@
+// A checkpoint folder in the Hugging Face form, or the same files embedded in the executable.
+//
+// Owns the mapped shards and the texts of the small files; resolves a tensor name to checked bytes. Knows no model.
+// Read-only after opening, thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/safetensors.h"
+
+namespace spk {
+
+// Bytes of one stored tensor; valid as long as its source lives.
+struct TensorBytes {
+  const StoredTensor* info = nullptr;
+  const std::byte* data = nullptr;
+  const std::string* file = nullptr;  // for messages
+};
+
+// Where tensors come from: a folder, the embedded model, or synthetic weights.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::optional<TensorBytes> find(std::string_view tensor) const = 0;
+  virtual void for_each(const std::function<void(const TensorBytes&)>& visit) const = 0;
+  // The weights behind [data, data + bytes) have been copied elsewhere: their pages may go.
+  virtual void drop(const std::byte* data, size_t bytes) const = 0;
+};
+
+// One file of a checkpoint that is already in memory (the embedded model).
+struct MemoryFile {
+  std::string_view name;  // "config.json"
+  std::string_view bytes;
+};
+
+class Checkpoint : public TensorSource {
+ public:
+  // Opens and checks everything that can be checked without a model: index against shards (every named tensor exactly
+  // once, no foreign shard, no missing one, no leftover of a download), headers, file sizes. All complaints at once.
+  static std::unique_ptr<Checkpoint> open(const std::string& folder);
+  static std::unique_ptr<Checkpoint> from_memory(std::string name, std::vector<MemoryFile> files);
+
+  // Text of config.json, tokenizer.json, chat_template.jinja, generation_config.json; nullopt where absent.
+  virtual std::optional<std::string_view> text(std::string_view file) const = 0;
+  virtual uint64_t file_bytes() const = 0;  // all shards
+};
+
+}  // namespace spk
