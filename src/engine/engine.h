@@ -1,0 +1,123 @@
+// The public boundary of the engine: open a model, generate text, ask for logits. Tensors do not appear in it.
+//
+// One Engine owns back end, model, caches and the one live session. Not thread-safe: one thread owns it (the server will
+// put a queue in front). Errors: Error of the kind that the command line maps to its exit status.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/sampler.h"
+#include "formats/checkpoint.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+namespace spk {
+
+struct EngineOptions {
+  std::string backend = "auto";  // auto, reference, cpu, cuda
+  PrecisionMode precision = PrecisionMode::kExact;
+  BackendOptions device;
+  int64_t context = 0;       // 0: the config's, cut to what fits
+  std::string rope_scaling;  // "", none, yarn:FACTOR
+  int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
+  int64_t max_layers = 0;    // --layers: 0 = all
+};
+
+// What will be allocated, decided before the first allocation.
+struct MemoryPlan {
+  int64_t weights = 0;
+  int64_t caches = 0;   // latents for `context` tokens, recurrent state, conv tails
+  int64_t scratch = 0;
+  int64_t context = 0;  // tokens that fit
+  int64_t limit = 0;    // 0: none asked for
+  std::string text() const;
+};
+
+struct GenerateRequest {
+  std::vector<int32_t> prompt;
+  SamplerParams sampling;
+  int64_t max_tokens = 0;  // 0: up to the context
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  int top_logprobs = -1;  // -1: none
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled };
+std::string_view finish_reason_name(FinishReason reason);
+
+// One generated token; `text` is whole UTF-8 characters (held back while incomplete or while a stop string may begin).
+struct TokenEvent {
+  int32_t id = -1;
+  std::string_view text;
+  bool is_special = false;  // the end token: no text
+  TokenLogprob logprob;
+  std::span<const TokenLogprob> top;
+};
+
+struct Timings {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // taken from the live session
+  int64_t output_tokens = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;  // of all tokens after the first
+  uint64_t weight_bytes = 0;  // read while decoding
+  uint64_t state_bytes = 0;
+  double bytes_per_token() const;
+  double decode_tok_s() const;
+  double gigabytes_per_second() const;
+};
+
+struct GenerateResult {
+  std::vector<int32_t> tokens;  // without the end token
+  std::string text;
+  FinishReason reason = FinishReason::kStop;
+  Timings timings;
+};
+
+class Engine {
+ public:
+  // Takes the source; opens back end, binds, plans memory, uploads.
+  Engine(std::unique_ptr<TensorSource> source, const ModelConfig& config,
+         std::optional<Tokenizer> tokenizer, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelConfig& config() const;
+  const MemoryPlan& memory() const;
+  const std::vector<std::string>& notes() const;  // warnings and remarks to show at start
+  const Tokenizer* tokenizer() const;             // null: verbs that take ids only
+  Backend& backend();
+  std::string plan_text() const;  // back end, formats, fused blocks, bytes per token
+
+  // Generates until a stop rule, calling `on_token` for each token; false from it cancels (finish kCancelled). A prompt
+  // that extends the live session's tokens reads only the new ones. Error(kInput) when prompt + 1 > context, with both
+  // numbers.
+  GenerateResult generate(const GenerateRequest& request,
+                          const std::function<bool(const TokenEvent&)>& on_token);
+
+  // Teacher forcing. Calls `row(i, logits)` for each position in order; `chunk` 0: the engine's. Routes: see cli.md.
+  struct LogitsRequest {
+    std::span<const int32_t> tokens;
+    bool mtp = false;     // rows of the MTP layer instead: row i from (token i+1, hidden i)
+    int64_t chunk = 0;    // rows per step; 1: token by token
+    std::span<const int32_t> routes_in;  // [n, moe layers + 1, top_k] or empty
+    std::vector<int32_t>* routes_out = nullptr;
+  };
+  void logits(const LogitsRequest& request,
+              const std::function<void(int64_t, std::span<const float>)>& row);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spk

@@ -1,0 +1,83 @@
+// What exists (Model), and what happens (forward, forward_mtp): the family's definition, once for all back ends.
+//
+// Start here, then read forward.cc; the verbs' meaning is in backend/reference.cc.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/layout.h"
+#include "formats/checkpoint.h"
+#include "model/config.h"
+
+namespace spk {
+
+struct Model {
+  ModelConfig config;
+  Weight embed;               // [vocab, hidden]
+  std::vector<Layer> layers;  // [config.layers]
+  Weight norm;                // [1, hidden]
+  LmHead head;
+  std::optional<MtpLayer> mtp;
+  std::vector<std::string> notes;  // "pictures are not supported", "drafts off: checkpoint has no MTP layer", ...
+};
+
+// ---- tensor table (tensors.cc): what a checkpoint must hold ----
+
+enum class Component : uint8_t { kEmbed, kHead, kNorm, kKda, kMla, kDense, kRouter, kRouted, kShared, kMtp };
+inline constexpr int kComponents = 10;
+std::string_view component_name(Component component);
+
+// One tensor that the config asks for, found in the source and checked (or absent when optional).
+struct BoundTensor {
+  std::string name;  // logical name: without .weight_packed and the like
+  Component component;
+  int64_t layer = -1;  // -1: global; config.layers: MTP
+  HostTensor tensor;
+};
+
+// Resolves and checks EVERY tensor of the model: name, dtype, shape, scale companions, E8M0 code 255, non-finite
+// scales, FP8 NaN codes. Throws one Error(kInput) with all mismatches (file, tensor, expected, found). Unknown
+// tensors in the source are listed as a note unless the family is known to carry them (vision tower, model.mtp*).
+struct TensorSet {
+  std::vector<BoundTensor> tensors;
+  bool has_mtp = false;
+  std::vector<std::string> notes;
+  const BoundTensor& at(std::string_view name) const;  // SPK_CHECK when absent
+  const BoundTensor* find(std::string_view name) const;
+};
+TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source);
+
+// Uploads all bound tensors; the source's pages are dropped as the back end copies them.
+Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend);
+
+// ---- sizes, for inspect, the memory plan and bench ----
+struct ModelSizes {
+  int64_t total_parameters = 0;
+  int64_t active_parameters = 0;          // all non-expert weights + the chosen experts
+  int64_t main_parameters = 0;            // without the MTP layer
+  int64_t weight_bytes = 0;               // as stored
+  int64_t component_bytes[kComponents] = {};        // as stored
+  int64_t component_token_bytes[kComponents] = {};  // read per decoded token
+  int64_t latent_bytes_per_token_exact = 0;  // float latents, MTP layer included when present
+  int64_t latent_bytes_per_token_fast = 0;   // BF16 latents
+  int64_t state_bytes = 0;                   // float recurrent state + conv tails
+};
+ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors);
+
+// ---- the model ----
+
+// Runs the main layers over the step's rows. Leaves t.hidden[1 + i] = final norm of row i when step.want_hidden (else
+// only for rows >= out_first) and t.logits[j] for rows out_first + j.
+void forward(const Model& model, const Step& step, std::span<const LayerState> states,
+             const Scratch& t, Backend& backend);
+
+// Runs the MTP layer over pairs (tokens[i], hidden[i]) at positions step.first_position + i; `hidden` are
+// final-normed rows. Leaves t.o = the layer's own normed output rows and t.logits for rows >= out_first.
+void forward_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
+                 const Scratch& t, Backend& backend);
+
+}  // namespace spk
