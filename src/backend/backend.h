@@ -46,6 +46,8 @@ class Backend {
   // May keep pointing into the tensor's own memory, which must then outlive the back end.
   virtual Weight upload(const HostTensor& tensor) = 0;
   virtual const Counters& counters() const = 0;
+  // Measured read bandwidth of this back end's memory by its own threads, bytes/s; measured once, then remembered.
+  virtual double read_bandwidth() = 0;
 
   // Host access, for tests, snapshots and results. Counts are rows * cols.
   virtual void read(const Rows& from, double* to) = 0;
