@@ -100,7 +100,8 @@ class Backend {
   // o[h] *= sigmoid(gate[h])
   virtual void head_gate(const Rows& o, const Rows& gate) = 0;
 
-  // FFN. route: scores, bias, groups, top-k; ids ascend in score; `forced` (empty: none) replaces the choice.
+  // FFN. route: scores, bias, groups, top-k, best first, ties to the lower id; `forced` (empty: none) replaces the
+  // choice, the weights still come from the scores.
   virtual void route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
                      const Rows& weights) = 0;
   // o = sum over the chosen experts of weight * down(act(gate h, up h)), plus the shared expert

@@ -42,10 +42,15 @@ struct Ints {
   int64_t offset = 0;  // elements
   int64_t rows = 0;
   int64_t cols = 1;
+  int64_t stride = 1;  // elements between rows
 
   Ints slice_rows(int64_t first, int64_t count) const {
-    return {buffer, offset + first * cols, count, cols};
+    return {buffer, offset + first * stride, count, cols, stride};
   }
+  Ints slice_cols(int64_t first, int64_t count) const {
+    return {buffer, offset + first, rows, count, stride};
+  }
+  explicit operator bool() const { return static_cast<bool>(buffer); }
 };
 
 // A matrix or vector (rows == 1) of the model, in the back end's own keeping.
