@@ -170,8 +170,7 @@ struct Step {
   int64_t rows = 0;
   int64_t first_position = 0;
   Ints tokens;         // [rows]
-  int64_t out_first = 0;  // rows [out_first, rows) want logits
-  bool want_hidden = false;  // leave every row's final-normed hidden in Scratch::hidden (MTP needs it)
+  int64_t hidden_first = 0;  // rows [hidden_first, rows) leave their final-normed hidden in Scratch::hidden
   Ints routes_in;      // [rows, (moe layers + 1) * top_k] or empty: use these experts instead of the router's choice
   Ints routes_out;     // same shape or empty: the experts that were used
   int64_t route_columns = 0;  // moe layers + 1
@@ -185,13 +184,16 @@ struct Scratch {
   Rows q_a;                 // [rows, q_lora]
   Rows kv;                  // [rows, latent+rope]
   Rows q_latent, z;         // [rows, H*latent]
-  Rows mix;                 // [rows, H*max(D, v)]
+  Rows mix;                 // [rows, H*max(D, v)]: what attention hands to the output projection
   Rows gate, up;            // [rows, max(dense, shared_dim)]
   Rows route_weight;        // [rows, top_k]
   Ints route_id;            // [rows, top_k]
   Rows hidden;              // [1 + rows, hidden]: row 0 is the row before this step (carried), then this step's
   Rows joined;              // [rows, 2*hidden]: MTP input
-  Rows logits;              // [out rows, vocab]
+  Rows logits;              // [head rows, vocab]; the head runs over any rows of hidden, this many at a time
+
+  // The first n rows of everything that a block works in; hidden and logits stay whole.
+  Scratch first(int64_t n) const;
 };
 
 enum class PrecisionMode : uint8_t { kExact, kFast };

@@ -22,6 +22,7 @@ struct Model {
   Weight norm;                // [1, hidden]
   LmHead head;
   std::optional<MtpLayer> mtp;
+  FusionPlan plan;                 // asked of the back end once, at load
   std::vector<std::string> notes;  // "pictures are not supported", "drafts off: checkpoint has no MTP layer", ...
 };
 
@@ -70,14 +71,16 @@ ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors);
 
 // ---- the model ----
 
-// Runs the main layers over the step's rows. Leaves t.hidden[1 + i] = final norm of row i when step.want_hidden (else
-// only for rows >= out_first) and t.logits[j] for rows out_first + j.
-void forward(const Model& model, const Step& step, std::span<const LayerState> states,
-             const Scratch& t, Backend& backend);
+// All of them run between backend.begin(step) and backend.end().
 
-// Runs the MTP layer over pairs (tokens[i], hidden[i]) at positions step.first_position + i; `hidden` are
-// final-normed rows. Leaves t.o = the layer's own normed output rows and t.logits for rows >= out_first.
-void forward_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
-                 const Scratch& t, Backend& backend);
+// Runs the main layers over the step's rows and leaves t.hidden[1 + i] = model.norm of row i, i >= hidden_first.
+void forward(const Model& model, const Step& step, std::span<const LayerState> states,
+             const Scratch& scratch, Backend& backend);
+
+// Runs the MTP layer over pairs (step.tokens[i], hidden[i]) at positions first_position + i; `hidden` [rows, hidden]
+// are final-normed rows. The token is the one AFTER the hidden's position. Returns the layer's own final-normed rows,
+// a view into scratch that lives until the next block.
+Rows forward_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
+                 const Scratch& scratch, Backend& backend);
 
 }  // namespace spk
