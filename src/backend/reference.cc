@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <limits>
 #include <memory>
@@ -67,10 +66,10 @@ class Reference final : public Backend {
     if (options_.memory != 0 && counters_.allocated_bytes + bytes > options_.memory)
       fail_resource("memory limit: ", label, " needs ", bytes, " bytes, ",
                     counters_.allocated_bytes, " are in use and the limit is ", options_.memory);
-    const size_t size = std::max<size_t>((bytes + 63) / 64 * 64, 64);
-    std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(64, size), &std::free);
+    // calloc: large pieces (latents for a whole context) stay untouched zero pages until they are written.
+    std::unique_ptr<void, decltype(&std::free)> memory(std::calloc(std::max<size_t>(bytes, 1), 1),
+                                                       &std::free);
     if (!memory) fail_resource("out of memory: ", label, " needs ", bytes, " bytes");
-    std::memset(memory.get(), 0, size);
     const Buffer buffer{memory.get(), bytes};
     memory_.push_back(std::move(memory));
     ++counters_.allocations;

@@ -57,7 +57,7 @@ std::string_view finish_reason_name(FinishReason reason);
 struct TokenEvent {
   int32_t id = -1;
   std::string_view text;
-  bool is_special = false;  // the end token: no text
+  bool is_markup = false;  // an added token: its text is the markup itself (</think>); the end token has none
   TokenLogprob logprob;
   std::span<const TokenLogprob> top;
 };

@@ -1,0 +1,172 @@
+#include "backend/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace spk {
+namespace {
+
+// splitmix64's finaliser: every input bit reaches every output bit.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+
+void check_range(const char* name, double value, double low, double high, const char* range) {
+  if (!(value >= low && value <= high))  // also refuses NaN
+    fail_usage(name, ": expected a number ", range, ", found ", value);
+}
+
+constexpr double kGreedyBelow = 1e-6;
+
+}  // namespace
+
+void check_params(const SamplerParams& p, int64_t vocab) {
+  check_range("temperature", p.temperature, 0, 100, "from 0 to 100");
+  if (p.top_k < -1) fail_usage("top_k: expected -1 or 0 (off) or a count, found ", p.top_k);
+  check_range("top_p", p.top_p, std::numeric_limits<double>::min(), 1, "above 0, up to 1");
+  check_range("min_p", p.min_p, 0, 1, "from 0 to 1");
+  check_range("repetition_penalty", p.repetition_penalty, 0.01, 100, "from 0.01 to 100");
+  check_range("presence_penalty", p.presence_penalty, -100, 100, "from -100 to 100");
+  check_range("frequency_penalty", p.frequency_penalty, -100, 100, "from -100 to 100");
+  for (const auto& [id, bias] : p.logit_bias) {
+    if (id < 0 || id >= vocab)
+      fail_usage("logit_bias: expected a token id from 0 to ", vocab - 1, ", found ", id);
+    check_range("logit_bias", bias, -1000, 1000, "from -1000 to 1000");
+  }
+}
+
+double uniform_at(uint64_t seed, uint64_t choice, uint64_t position, uint32_t token) {
+  uint64_t h = mix(seed + kGolden);
+  h = mix(h ^ (choice + 1) * kGolden);
+  h = mix(h ^ (position + 1) * kGolden);
+  h = mix(h ^ (uint64_t{token} + 1) * kGolden);
+  return (static_cast<double>(h >> 11) + 0.5) * 0x1p-53;
+}
+
+Sampler::Sampler(int64_t vocab) {
+  const auto n = static_cast<size_t>(vocab);
+  work_.reserve(n);
+  candidates_.reserve(n);
+  prompt_count_.resize(n);
+  answer_count_.resize(n);
+  touched_.reserve(n);
+}
+
+void Sampler::reset(std::span<const int32_t> prompt) {
+  for (int32_t id : touched_) prompt_count_[id] = answer_count_[id] = 0;
+  touched_.clear();
+  for (int32_t id : prompt)
+    if (prompt_count_[id]++ == 0) touched_.push_back(id);
+}
+
+void Sampler::accept(int32_t id) {
+  if (prompt_count_[id] == 0 && answer_count_[id] == 0) touched_.push_back(id);
+  ++answer_count_[id];
+}
+
+void Sampler::apply_penalties(std::span<const float> logits, const SamplerParams& p) {
+  work_.assign(logits.begin(), logits.end());
+  for (const auto& [id, bias] : p.logit_bias) work_[id] += static_cast<float>(bias);
+  const bool repeat = p.repetition_penalty != 1.0;
+  if (!repeat && p.presence_penalty == 0 && p.frequency_penalty == 0) return;
+  for (int32_t id : touched_) {
+    double x = work_[id];
+    if (repeat) x = x > 0 ? x / p.repetition_penalty : x * p.repetition_penalty;
+    if (answer_count_[id] > 0) x -= p.presence_penalty + p.frequency_penalty * answer_count_[id];
+    work_[id] = static_cast<float>(x);
+  }
+}
+
+int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, int64_t position) {
+  SPK_CHECK(logits.size() == prompt_count_.size());
+  apply_penalties(logits, p);
+  float top = -std::numeric_limits<float>::infinity();
+  int32_t best = -1;
+  for (size_t i = 0; i < work_.size(); ++i) {
+    if (std::isnan(work_[i]))
+      throw Error(ErrorKind::kResource, cat("the model gave NaN as the logit of token ", i,
+                                            " at position ", position, ", expected a number"));
+    if (work_[i] > top) {
+      top = work_[i];
+      best = static_cast<int32_t>(i);
+    }
+  }
+  if (best < 0)
+    throw Error(ErrorKind::kResource, cat("no token has a finite logit at position ", position));
+  if (p.temperature < kGreedyBelow) return best;
+
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  };
+  const auto weight = [&](float logit) {
+    return std::exp((static_cast<double>(logit) - top) / p.temperature);
+  };
+  candidates_.clear();
+  for (size_t i = 0; i < work_.size(); ++i)
+    candidates_.push_back({work_[i], static_cast<int32_t>(i)});
+
+  if (p.top_k > 0 && static_cast<size_t>(p.top_k) < candidates_.size()) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + p.top_k - 1, candidates_.end(),
+                     better);
+    candidates_.resize(static_cast<size_t>(p.top_k));
+  }
+  if (p.top_p < 1.0) {
+    // The smallest set of best tokens whose share reaches top_p. Sorting only as many as needed: a growing prefix.
+    double total = 0;
+    for (const Candidate& c : candidates_) total += weight(c.logit);
+    size_t sorted = 0, keep = 0;
+    double sum = 0;
+    while (sum < p.top_p * total && keep < candidates_.size()) {
+      if (keep == sorted) {
+        const size_t next = std::min(candidates_.size(), std::max<size_t>(64, sorted * 8));
+        std::partial_sort(candidates_.begin() + static_cast<int64_t>(sorted),
+                          candidates_.begin() + static_cast<int64_t>(next), candidates_.end(),
+                          better);
+        sorted = next;
+      }
+      sum += weight(candidates_[keep++].logit);
+    }
+    candidates_.resize(std::max<size_t>(keep, 1));
+  }
+
+  double best_score = -std::numeric_limits<double>::infinity();
+  for (const Candidate& c : candidates_) {
+    if (p.min_p > 0 && weight(c.logit) < p.min_p) continue;
+    const double u = uniform_at(p.seed, p.choice, static_cast<uint64_t>(position),
+                                static_cast<uint32_t>(c.id));
+    const double score = static_cast<double>(c.logit) / p.temperature - std::log(-std::log(u));
+    if (score > best_score || (score == best_score && c.id < best)) {
+      best_score = score;
+      best = c.id;
+    }
+  }
+  return best;
+}
+
+void Sampler::logprobs(std::span<const float> logits, int count, int32_t chosen,
+                       TokenLogprob& chosen_out, std::vector<TokenLogprob>& top_out) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float x : logits) sum += std::exp(static_cast<double>(x) - top);
+  const double norm = static_cast<double>(top) + std::log(sum);
+  chosen_out = {chosen, static_cast<double>(logits[chosen]) - norm};
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i)
+    candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+  const auto n = std::min<size_t>(static_cast<size_t>(std::max(count, 0)), candidates_.size());
+  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(n),
+                    candidates_.end(), [](const Candidate& a, const Candidate& b) {
+                      return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+                    });
+  top_out.clear();
+  for (size_t i = 0; i < n; ++i)
+    top_out.push_back({candidates_[i].id, static_cast<double>(candidates_[i].logit) - norm});
+}
+
+}  // namespace spk

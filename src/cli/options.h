@@ -1,0 +1,129 @@
+// What the command line, a config file and the environment ask for, as plain data.
+//
+// Owns the option table (options.cc): names, ranges, defaults, help, which verb takes which; nothing else in the program
+// knows option names or the CLI library. Order of strength: command line, SPARKLING_<OPTION>, --config file, default.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/layout.h"
+#include "base/log.h"
+
+namespace spk::cli {
+
+enum class Verb : uint8_t {
+  kRun,
+  kLogits,
+  kTokenize,
+  kInspect,
+  kDoctor,
+  kBench,
+  kCompare,
+  kCompletion,
+};
+inline constexpr int kVerbs = 8;
+
+struct VerbInfo {
+  Verb verb;
+  std::string_view name;
+  std::string_view summary;
+};
+std::span<const VerbInfo> verbs();
+
+// Which model, and how it is run.
+struct ModelOptions {
+  std::string model;  // folder; "": SPARKLING_MODEL, else the embedded ling-nano
+  std::string synthetic;
+  int64_t layers = 0;  // 0: all
+  int64_t weights_seed = 1;
+  std::string backend = "auto";
+  PrecisionMode precision = PrecisionMode::kExact;
+  bool precision_given = false;
+  int threads = 0;
+  std::string memory;  // as written; sizes in percent need the machine
+  int64_t context = 0;
+  std::string rope_scaling;
+  std::string draft = "auto";
+  bool draft_given = false;
+  std::string require;
+};
+
+// Absent fields: generation_config.json, then ours.
+struct SamplingOptions {
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<int64_t> top_k;
+  std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
+  std::vector<std::pair<int32_t, double>> logit_bias;
+  std::optional<int64_t> seed;
+  std::vector<std::string> stop;
+  std::optional<int64_t> max_tokens;  // 0: no answer at all
+  bool ignore_eos = false;
+};
+
+struct RunOptions {
+  std::optional<std::string> prompt;
+  std::string file;
+  std::string system;
+  bool raw = false;
+  bool thinking = true;
+  std::string tools;  // file
+};
+
+struct LogitsOptions {
+  bool mtp = false;
+  int64_t chunk = 0;
+  std::string routes_in, routes_out, output;
+};
+
+struct TokenizeOptions {
+  std::optional<std::string> text;
+  std::string file, jsonl;
+  bool special = false;
+  std::optional<std::string> decode;
+  std::vector<std::string> count;
+};
+
+struct BenchOptions {
+  int64_t in = 128;
+  int64_t out = 64;
+  int64_t repeat = 3;
+  std::string format = "table";
+};
+
+struct CompareOptions {
+  std::string a = "reference";
+  std::string b = "cpu";
+  std::string stop_after;
+};
+
+struct Options {
+  Verb verb = Verb::kRun;
+  std::string command;  // as typed, for reports
+  LogLevel log = LogLevel::kInfo;
+  bool json = false;
+  ModelOptions model;
+  SamplingOptions sampling;
+  std::string tokens;  // logits, compare: as written
+  RunOptions run;
+  LogitsOptions logits;
+  TokenizeOptions tokenize;
+  BenchOptions bench;
+  CompareOptions compare;
+  std::string shell;               // completion
+  std::optional<std::string> text;  // --help, --version: print this and stop
+  std::vector<std::string> warnings;
+};
+
+// Error(kUsage) for anything that the table does not allow; Error(kInput) for a config file that cannot be read.
+Options parse_options(int argc, const char* const* argv);
+
+// A script for bash or zsh, made from the same table.
+std::string completion_script(std::string_view shell);
+
+}  // namespace spk::cli

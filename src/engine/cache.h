@@ -1,0 +1,40 @@
+// What the layers carry between steps: latents per token, recurrent matrices, convolution tails.
+//
+// Owns the layout and the sizes; the memory is the back end's. One sequence lives in it. A KDA state cannot be rewound,
+// only continued or reset; the latents are indexed by position and need no reset.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/model.h"
+
+namespace spk {
+
+class Cache {
+ public:
+  Cache(const Model& model, int64_t context, Backend& backend);
+
+  std::span<const LayerState> layers() const { return layers_; }
+  const LayerState& mtp() const { return mtp_; }
+  // Zeroes recurrent matrices and tails: the state before the first token.
+  void reset();
+
+  // Bytes for `context` tokens; what the constructor allocates.
+  static int64_t bytes(const ModelConfig& config, bool mtp, int64_t context, size_t real_bytes);
+
+ private:
+  Backend& backend_;
+  std::vector<LayerState> layers_;
+  LayerState mtp_;
+};
+
+// The activations of one step of at most `rows` rows, `head_rows` of them through the LM head at a time.
+Scratch make_scratch(const ModelShape& shape, bool mtp, int64_t rows, int64_t head_rows,
+                     Backend& backend);
+int64_t scratch_bytes(const ModelShape& shape, bool mtp, int64_t rows, int64_t head_rows,
+                      size_t real_bytes);
+
+}  // namespace spk

@@ -1,0 +1,81 @@
+// One mutable timeline: the exact token history and what the model remembers of it.
+//
+// Callers state the prefix they want (sync) instead of asking for prefill or decode; the session decides what to run. The
+// token history is authoritative, text is derived. Moved by nobody, used by the engine thread only. A recurrent state
+// cannot be rewound, so going back means running the kept tokens again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/cache.h"
+#include "model/model.h"
+
+namespace spk {
+
+// Tokens to run in one step, with everything a caller may want from it.
+struct Advance {
+  std::span<const int32_t> tokens;  // at most chunk of them
+  StepKind kind = StepKind::kPrefill;
+  bool all_hidden = false;  // keep the hidden rows of all tokens, not of the last only
+  Ints routes_in;           // tables over the WHOLE sequence, row = position; empty: none
+  Ints routes_out;
+};
+
+class Session {
+ public:
+  // Allocates caches and scratch for `context` tokens and steps of up to `chunk` rows.
+  Session(const Model& model, Backend& backend, int64_t context, int64_t chunk);
+
+  struct Synced {
+    int64_t reused = 0;    // tokens that were already there
+    bool complete = true;  // false: keep_going stopped it between two chunks; tokens() says how far it came
+  };
+  // Makes tokens() equal to `tokens`: nothing, extend, or rebuild from the start.
+  Synced sync(std::span<const int32_t> tokens, const std::function<bool()>& keep_going);
+  // Appends one token. On an Error the session is reset: never a half-done state.
+  void step(int32_t token);
+  // Back to the first `position` tokens, by running them again.
+  void rewind(int64_t position);
+  void reset();
+
+  std::span<const int32_t> tokens() const { return tokens_; }
+  int64_t context() const { return context_; }
+  int64_t chunk() const { return chunk_; }
+
+  // Logits after the last token; valid until the next call. There must be a token.
+  std::span<const float> logits();
+
+  // ---- for teacher forcing ----
+  // Runs the tokens as one step and leaves their hidden rows; carry() afterwards makes the step final.
+  void advance(const Advance& a);
+  // Logits of hidden rows of the last advance: row i follows token i of it. At most head_rows() at a time.
+  std::span<const float> logits_of(const Rows& hidden);
+  Rows hidden_rows(int64_t first, int64_t count) const;
+  int64_t head_rows() const { return scratch_.logits.rows; }
+  // Runs the MTP layer over the pairs that the last advance completed and calls `rows` with its output rows and the
+  // position of the first, inside the step. Needs all_hidden.
+  void advance_mtp(const Advance& a, const std::function<void(int64_t, const Rows&)>& rows);
+  void carry();
+
+ private:
+  void run(std::span<const int32_t> tokens);
+
+  const Model& model_;
+  Backend& backend_;
+  int64_t context_;
+  int64_t chunk_;
+  Cache cache_;
+  Scratch scratch_;
+  Ints step_tokens_;
+  std::vector<int32_t> tokens_;
+  int64_t pending_ = 0;  // rows of the last advance, not yet carried
+  std::vector<float> logits_;
+};
+
+// Rows that go through the LM head at a time: about 16 MiB of logits, at least 8.
+int64_t head_rows_for(int64_t vocab, int64_t chunk, size_t real_bytes);
+
+}  // namespace spk
