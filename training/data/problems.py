@@ -1,0 +1,41 @@
+"""Draws word problems: ordinary, hard, held-out wordings, unseen families; and turns one into a chat sample."""
+from . import chains, families_goods, families_measure, families_money, families_people, families_unseen  # noqa: F401
+from .family import FAMILIES, expand
+
+UNSEEN = families_unseen.UNSEEN
+KNOWN = [name for name in FAMILIES if name not in UNSEEN]
+SCENARIOS = list(chains.SCENARIOS)
+HARD_SIZE = 3000          # numbers of the hard set go up to this before products
+
+
+def ordinary(rng, held_out=False):
+    distractors = rng.choice((0, 0, 0, 1))
+    if rng.random() < 0.3:
+        size = rng.choice((20, 60, 100, 300, 900))
+        return chains.story(rng, rng.choice(SCENARIOS), rng.randint(1, 5), size, held_out, distractors)
+    return expand(rng, FAMILIES[rng.choice(KNOWN)], held_out, distractors)
+
+
+def two_step(rng):
+    """The easiest figure of the card: known families of exactly two steps."""
+    while True:
+        problem = expand(rng, FAMILIES[rng.choice(KNOWN)])
+        if problem.steps == 2:
+            return problem
+
+
+def hard(rng, size=HARD_SIZE):
+    return chains.story(rng, rng.choice(SCENARIOS), rng.randint(4, 6), size, False, rng.randint(1, 2))
+
+
+def unseen(rng):
+    return expand(rng, FAMILIES[rng.choice(UNSEEN)])
+
+
+def sample(rng, problem, thinking=True):
+    """Worked steps go into the thinking block, or, with thinking off, in front of the answer."""
+    worked, answer = "\n".join(problem.lines), f"{problem.closing}\n#### {problem.answer}"
+    reply = dict(role="assistant", content=answer if thinking else f"{worked}\n{answer}")
+    if thinking:
+        reply["reasoning_content"] = worked
+    return dict(messages=[dict(role="user", content=problem.question), reply], thinking=thinking)
