@@ -1,0 +1,49 @@
+# The front door. Each target sets up what it needs (tools/setup.sh: apt and pip only for what is missing), builds and
+# ends by itself with no standard input. The build proper is CMake's; the folders are those of CMakePresets.json.
+QUESTION ?= Tom has 14 apples. He buys 9 more and gives 5 to his sister. How many apples does he have now?
+FUZZ_SECONDS ?= 60
+SOAK_ROUNDS ?= 50
+ARGS ?=
+
+.PHONY: build run test serve bench soak fuzz asan tsan clean
+build:
+	@tools/setup.sh build
+	@tools/configure.sh release
+	@cmake --build build
+
+run: build
+	build/sparkling run -p "$(QUESTION)" $(ARGS) </dev/null
+
+test:
+	@tools/setup.sh test
+	@tools/configure.sh release
+	@cmake --build build
+	@tools/run_tests.sh
+
+serve: build
+	build/sparkling serve $(ARGS)
+
+bench: build
+	build/sparkling bench $(ARGS) </dev/null
+
+# All C++ tests SOAK_ROUNDS times, or until one fails.
+soak:
+	@tools/setup.sh test
+	@tools/configure.sh release
+	@cmake --build build
+	ctest --test-dir build --output-on-failure --repeat until-fail:$(SOAK_ROUNDS) </dev/null
+
+fuzz:
+	@tools/setup.sh ci
+	@tools/configure.sh fuzz
+	@cmake --build build-fuzz
+	@tools/run_fuzz.sh $(FUZZ_SECONDS)
+
+asan tsan:
+	@tools/setup.sh test
+	@tools/configure.sh $@
+	@cmake --build build-$@
+	@tools/run_sanitized.sh $@
+
+clean:
+	rm -rf build build-*

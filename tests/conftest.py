@@ -1,0 +1,48 @@
+"""What all Python tests share: where the program is and how to run it.
+
+SPARKLING names the executable (default build/sparkling); a missing one is a failure, never a skip. A test may skip only
+for a missing GPU or instruction set (tools/check_skips.py), which is checked here too for runs by hand.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SPARKLING = pathlib.Path(os.environ.get("SPARKLING", ROOT / "build" / "sparkling")).resolve()
+
+sys.path.insert(0, str(ROOT / "tools"))
+import check_skips  # noqa: E402  (needs the path above)
+
+
+@pytest.fixture(scope="session")
+def sparkling():
+    """Runs the program: sparkling("tokenize", "--text", "a") gives the finished process, text in and out.
+
+    `status` is the exit status that must come back (None: any); `input` defaults to nothing at all.
+    """
+    assert SPARKLING.is_file(), f"{SPARKLING} is not built; `make build` does that"
+
+    def run(*arguments, status=0, timeout=600, input="", **options):
+        done = subprocess.run([str(SPARKLING), *map(str, arguments)], input=input, text=True, encoding="utf-8",
+                              capture_output=True, timeout=timeout, check=False, **options)
+        if status is not None:
+            assert done.returncode == status, (
+                f"{done.args} exited {done.returncode}, expected {status}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        return done
+
+    return run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = call.excinfo.value.msg if call.excinfo else ""
+        if not str(reason).startswith(check_skips.REASONS):
+            report.outcome = "failed"
+            report.longrepr = f"skipped with {reason!r}; a reason must start with one of {check_skips.REASONS}"
+    return report
