@@ -1,8 +1,12 @@
 // What the command line, a config file and the environment ask for, as plain data.
 //
-// Owns the option table (options.cc): names, ranges, defaults, help, which verb takes which; nothing else in the program
-// knows option names or the CLI library. Order of strength: command line, SPARKLING_<OPTION>, --config file, default.
+// Owns the option table (options.cc): names, ranges, defaults, help, which verb takes which;
+// nothing else in the program knows option names or the CLI library. Order of strength: command
+// line, SPARKLING_<OPTION>, --config file, default.
 #pragma once
+
+#include "backend/layout.h"
+#include "base/log.h"
 
 #include <cstdint>
 #include <optional>
@@ -11,9 +15,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "backend/layout.h"
-#include "base/log.h"
 
 namespace spk::cli {
 
@@ -115,12 +116,13 @@ struct Options {
   TokenizeOptions tokenize;
   BenchOptions bench;
   CompareOptions compare;
-  std::string shell;               // completion
+  std::string shell;                // completion
   std::optional<std::string> text;  // --help, --version: print this and stop
   std::vector<std::string> warnings;
 };
 
-// Error(kUsage) for anything that the table does not allow; Error(kInput) for a config file that cannot be read.
+// Error(kUsage) for anything that the table does not allow; Error(kInput) for a config file that
+// cannot be read.
 Options parse_options(int argc, const char* const* argv);
 
 // A script for bash or zsh, made from the same table.

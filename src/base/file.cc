@@ -1,0 +1,177 @@
+#include "base/file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace spk {
+namespace {
+
+[[noreturn]] void fail_file(const std::string& path, const char* action) {
+  const int code = errno;  // cat() below may change errno
+  fail_input(path, ": cannot ", action, ": ", std::strerror(code));
+}
+
+// A descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// O_NONBLOCK: opening a named pipe must not wait for a writer; regular files ignore the flag.
+Descriptor open_regular(const std::string& path, uint64_t& size) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) fail_file(path, "open");
+  struct stat info = {};
+  if (::fstat(fd.get(), &info) != 0) fail_file(path, "read the size");
+  if (!S_ISREG(info.st_mode)) fail_input(path, ": expected a regular file");
+  size = static_cast<uint64_t>(info.st_size);
+  return Descriptor(fd.release());
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  uint64_t size = 0;
+  const Descriptor fd = open_regular(path, size);
+  size_ = static_cast<size_t>(size);
+  if (size_ == 0) return;  // mmap refuses an empty range; an empty view needs none
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (data == MAP_FAILED) {
+    const int code = errno;
+    fail_resource(path, ": cannot map ", size_, " bytes: ", std::strerror(code));
+  }
+  data_ = data;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(data_, size_);
+}
+
+bool MappedFile::contains(const std::byte* data) const {
+  const auto* begin = static_cast<const std::byte*>(data_);
+  return data_ && data >= begin && data < begin + size_;
+}
+
+void MappedFile::read_ahead(uint64_t offset, uint64_t bytes) const {
+  if (offset >= size_) return;
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t first = offset / page * page;
+  const uint64_t last = std::min<uint64_t>(size_, offset + std::min<uint64_t>(bytes, size_));
+  ::madvise(static_cast<char*>(data_) + first, last - first, MADV_WILLNEED);
+}
+
+void MappedFile::drop(const std::byte* data, size_t bytes) const {
+  if (contains(data)) drop_file_pages(data, bytes, static_cast<const std::byte*>(data_), size_);
+}
+
+void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size) {
+  // A read fault maps the pages around it too (64 KiB by default), so the range is widened to that; a neighbour that
+  // goes with it is found again in the page cache.
+  constexpr uintptr_t kFaultAround = 65536;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto low = reinterpret_cast<uintptr_t>(begin);
+  const auto high = low + size;
+  uintptr_t first = reinterpret_cast<uintptr_t>(data) / kFaultAround * kFaultAround;
+  uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes + kFaultAround - 1) / kFaultAround *
+                   kFaultAround;
+  first = std::max(first, (low + page - 1) / page * page);
+  last = std::min(last, high / page * page);
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+std::string read_small_file(const std::string& path, uint64_t limit) {
+  uint64_t size = 0;
+  const Descriptor fd = open_regular(path, size);
+  if (size > limit) fail_input(path, ": expected at most ", limit, " bytes, found ", size);
+  std::string text;
+  text.resize(static_cast<size_t>(size));
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::read(fd.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_file(path, "read");
+    if (n == 0) break;  // the file became shorter meanwhile
+    done += static_cast<size_t>(n);
+  }
+  text.resize(done);
+  return text;
+}
+
+bool file_exists(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::vector<std::string> list_folder(const std::string& path) {
+  DIR* folder = ::opendir(path.c_str());
+  if (!folder) fail_file(path, "list the folder");
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(folder)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  ::closedir(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void publish_file(const std::string& path, std::string_view bytes) {
+  std::string temporary = path + ".XXXXXX";
+  Descriptor fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (fd.get() < 0) fail_file(temporary, "create");
+  const auto fail = [&](const char* action) {
+    const int code = errno;
+    ::unlink(temporary.c_str());
+    fail_resource(path, ": cannot ", action, ": ", std::strerror(code));
+  };
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("write");
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  if (::fchmod(fd.get(), 0644) != 0) fail("set the mode");  // mkostemp makes 0600
+  if (::fsync(fd.get()) != 0) fail("flush");
+  if (::close(fd.release()) != 0) fail("close");  // some file systems report a full disk only here
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("rename");
+}
+
+}  // namespace spk

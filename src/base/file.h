@@ -1,0 +1,54 @@
+// Files: read-only maps, small whole reads, atomic publish.
+//
+// Owns the operating system's part of loading and saving; knows no format. Every error names the file and the system's
+// reason. A map stays valid when the file is replaced by rename (as publish_file does), not when it is cut in place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spk {
+
+// A whole regular file, mapped read-only for the life of the object.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path);  // Error(kInput)
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::string& path() const { return path_; }
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
+  bool contains(const std::byte* data) const;
+
+  // Hints only; the range is cut to the file. read_ahead starts reading without waiting.
+  void read_ahead(uint64_t offset, uint64_t bytes) const;
+  // Gives pages back. They are re-read from the file when touched again, so this is always safe.
+  void drop(const std::byte* data, size_t bytes) const;
+
+ private:
+  std::string path_;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Gives back the pages around [data, data + bytes) of a read-only file map (also of the executable's own image).
+void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size);
+
+// The whole file as a string; Error(kInput) when it is larger than limit.
+std::string read_small_file(const std::string& path, uint64_t limit);
+
+bool file_exists(const std::string& path);
+bool is_folder(const std::string& path);
+std::vector<std::string> list_folder(const std::string& path);  // names, sorted; Error(kInput)
+
+// Readers see the old file or the whole new one: a temporary in the same folder, flushed to disk, then renamed.
+void publish_file(const std::string& path, std::string_view bytes);
+
+}  // namespace spk

@@ -1,0 +1,302 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+
+#include "base/error.h"
+#include "engine/cache.h"
+#include "engine/compare_run.h"
+#include "engine/session.h"
+#include "engine/stop.h"
+#include "text/detokenizer.h"
+
+namespace spk {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string mib(int64_t bytes) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+// Decides sizes before anything is allocated: weights are given, the scratch follows from the chunk, the caches from
+// the context, which is cut to what fits when the caller left it open.
+MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
+                       const EngineOptions& options, size_t real_bytes) {
+  MemoryPlan plan;
+  plan.weights = model_sizes(config, tensors).weight_bytes;
+  plan.scratch = scratch_bytes(config.shape, tensors.has_mtp, options.chunk,
+                               head_rows_for(config.shape.vocab, options.chunk, real_bytes),
+                               real_bytes);
+  plan.limit = static_cast<int64_t>(options.device.memory);
+  plan.context = options.context ? options.context : config.context;
+  const auto caches = [&](int64_t context) {
+    return Cache::bytes(config, tensors.has_mtp, context, real_bytes);
+  };
+  plan.caches = caches(plan.context);
+  if (plan.limit == 0 || plan.weights + plan.scratch + plan.caches <= plan.limit) return plan;
+  const int64_t room = plan.limit - plan.weights - plan.scratch;
+  const int64_t fixed = caches(0), per_token = caches(4096) - fixed;  // rounding is per piece
+  const int64_t fits = room > fixed ? std::min((room - fixed) * 4096 / std::max<int64_t>(per_token, 1),
+                                               plan.context)
+                                    : 0;
+  constexpr int64_t kUseful = 64;  // below one prefill chunk a session is of no use
+  if (options.context || fits < kUseful)
+    fail_resource("memory limit: expected at most ", plan.limit, " bytes, the plan needs ",
+                  plan.weights + plan.scratch + plan.caches, " (", plan.text(), ")");
+  plan.context = fits;
+  plan.caches = caches(fits);
+  return plan;
+}
+
+}  // namespace
+
+std::string MemoryPlan::text() const {
+  std::string out = cat("weights ", mib(weights), " + caches ", mib(caches), " for ", context,
+                        " tokens + activations ", mib(scratch));
+  if (limit) out += cat(", limit ", mib(limit));
+  return out;
+}
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kCancelled: return "cancelled";
+  }
+  return "";
+}
+
+double Timings::decode_tok_s() const {
+  return decode_seconds > 0 ? static_cast<double>(output_tokens - 1) / decode_seconds : 0;
+}
+double Timings::bytes_per_token() const {
+  return output_tokens > 1
+             ? static_cast<double>(weight_bytes + state_bytes) / static_cast<double>(output_tokens - 1)
+             : 0;
+}
+double Timings::gigabytes_per_second() const { return bytes_per_token() * decode_tok_s() / 1e9; }
+
+std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
+  if (options.backend == "reference") return make_reference_backend(options.device);
+  if (options.backend == "cpu" || options.backend == "auto")
+    return make_cpu_backend(options.device);
+  if (options.backend == "cuda")
+    fail_resource("back end cuda: this version has none yet, expected auto, reference or cpu");
+  fail_usage("--backend: expected auto, reference, cpu or cuda, found ", options.backend);
+}
+
+struct Engine::Impl {
+  Impl(std::unique_ptr<TensorSource> from, const ModelConfig& model_config,
+       std::optional<Tokenizer> words, const EngineOptions& opts)
+      : source(std::move(from)),
+        tokenizer(std::move(words)),
+        options(opts),
+        config(model_config),
+        backend(make_backend(opts)),
+        sampler(config.shape.vocab) {
+    const TensorSet tensors = bind_tensors(config, *source);
+    options.chunk = std::min(options.chunk, options.context ? options.context : config.context);
+    memory = plan_memory(config, tensors, options, backend->real_bytes());
+    notes = config.warnings;
+    notes.insert(notes.end(), tensors.notes.begin(), tensors.notes.end());
+    if (memory.context < (options.context ? options.context : config.context))
+      notes.push_back(cat("context cut to ", memory.context, " tokens by the memory limit"));
+    backend->prepare(config.shape);
+    model = load_model(config, tensors, *backend);
+    model.plan = backend->plan();
+    session = std::make_unique<Session>(model, *backend, memory.context,
+                                        std::min(options.chunk, memory.context));
+    stops = config.eos;
+    if (config.pad >= 0) stops.push_back(config.pad);  // the family's <|endoftext|>
+  }
+
+  bool is_end(int32_t id) const { return std::find(stops.begin(), stops.end(), id) != stops.end(); }
+
+  std::unique_ptr<TensorSource> source;
+  std::optional<Tokenizer> tokenizer;
+  EngineOptions options;
+  ModelConfig config;
+  MemoryPlan memory;
+  std::vector<std::string> notes;
+  std::unique_ptr<Backend> backend;
+  Model model;
+  std::unique_ptr<Session> session;
+  Sampler sampler;
+  std::vector<int32_t> stops;
+  std::vector<TokenLogprob> top;
+  Ints routes;  // table of the last teacher forcing, kept because back ends never free
+};
+
+Engine::Engine(std::unique_ptr<TensorSource> source, const ModelConfig& config,
+               std::optional<Tokenizer> tokenizer, const EngineOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(source), config, std::move(tokenizer), options)) {}
+Engine::~Engine() = default;
+
+const ModelConfig& Engine::config() const { return impl_->config; }
+const MemoryPlan& Engine::memory() const { return impl_->memory; }
+const std::vector<std::string>& Engine::notes() const { return impl_->notes; }
+const Tokenizer* Engine::tokenizer() const {
+  return impl_->tokenizer ? &*impl_->tokenizer : nullptr;
+}
+Backend& Engine::backend() { return *impl_->backend; }
+
+std::string Engine::plan_text() const {
+  const Model& m = impl_->model;
+  std::string out = impl_->backend->description();
+  out += cat("\nhead: ", format_name(m.head.weight.format), ", ", mib(m.head.weight.bytes));
+  out += "\nfused blocks: ";
+  out += m.plan.text.empty() ? "none" : m.plan.text;
+  out += cat("\nmemory: ", impl_->memory.text());
+  return out;
+}
+
+GenerateResult Engine::generate(const GenerateRequest& request,
+                                const std::function<bool(const TokenEvent&)>& on_token) {
+  Impl& e = *impl_;
+  const auto prompt_size = static_cast<int64_t>(request.prompt.size());
+  check_params(request.sampling, e.config.shape.vocab);
+  if (request.prompt.empty()) fail_input("prompt: expected at least one token, found none");
+  for (int64_t i = 0; i < prompt_size; ++i) {
+    if (request.prompt[i] < 0 || request.prompt[i] >= e.config.shape.vocab)
+      fail_input("prompt token ", i, ": expected an id from 0 to ", e.config.shape.vocab - 1,
+                 ", found ", request.prompt[i]);
+  }
+  if (prompt_size >= e.memory.context)
+    fail_input("prompt: expected at most ", e.memory.context - 1, " tokens (context ",
+               e.memory.context, "), found ", prompt_size);
+  const int64_t room = e.memory.context - prompt_size;
+  const int64_t limit = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
+
+  GenerateResult result;
+  result.timings.prompt_tokens = prompt_size;
+  StopMatcher matcher(request.stop);
+  std::optional<Detokenizer> detokenizer;
+  if (e.tokenizer) detokenizer.emplace(*e.tokenizer);
+  result.tokens.reserve(static_cast<size_t>(std::min<int64_t>(limit, 4096)));
+
+  const Clock::time_point start = Clock::now();
+  bool wanted = true;
+  const Session::Synced synced = e.session->sync(request.prompt, [&] { return wanted; });
+  result.timings.cached_tokens = synced.reused;
+  e.sampler.reset(request.prompt);
+  result.timings.prefill_seconds = seconds_since(start);
+
+  Clock::time_point first_token = Clock::now();
+  Counters before = e.backend->counters();
+  TokenEvent event;
+  std::string text;
+  for (;;) {
+    const auto position = static_cast<int64_t>(e.session->tokens().size());
+    const std::span<const float> logits = e.session->logits();
+    const int32_t id = e.sampler.sample(logits, request.sampling, position);
+    if (result.timings.output_tokens++ == 0) {
+      first_token = Clock::now();
+      result.timings.prefill_seconds = seconds_since(start);
+      before = e.backend->counters();
+    }
+    event = {};
+    event.id = id;
+    if (request.top_logprobs >= 0) {
+      e.sampler.logprobs(logits, request.top_logprobs, id, event.logprob, e.top);
+      event.top = e.top;
+    }
+    e.sampler.accept(id);
+    const bool ended = !request.ignore_eos && e.is_end(id);
+    text.clear();
+    if (!ended) {
+      result.tokens.push_back(id);
+      if (detokenizer) text = matcher.push(detokenizer->push(id));
+      event.is_markup = e.tokenizer && e.tokenizer->is_special(id);
+    }
+    const bool full = static_cast<int64_t>(result.tokens.size()) >= limit;
+    const bool last = ended || matcher.stopped() || full;
+    if (last && detokenizer && !matcher.stopped()) {
+      text += matcher.push(detokenizer->finish());
+      if (!matcher.stopped()) text += matcher.finish();
+    }
+    event.text = text;
+    result.text += text;
+    result.reason = ended || matcher.stopped() ? FinishReason::kStop : FinishReason::kLength;
+    wanted = on_token(event);
+    if (last) break;
+    if (!wanted) {
+      result.reason = FinishReason::kCancelled;
+      break;
+    }
+    e.session->step(id);
+  }
+  result.timings.decode_seconds = seconds_since(first_token);
+  const Counters& after = e.backend->counters();
+  result.timings.weight_bytes = after.weight_bytes - before.weight_bytes;
+  result.timings.state_bytes = after.state_bytes - before.state_bytes;
+  return result;
+}
+
+void Engine::logits(const LogitsRequest& request,
+                    const std::function<void(int64_t, std::span<const float>)>& row) {
+  Impl& e = *impl_;
+  const auto n = static_cast<int64_t>(request.tokens.size());
+  const int64_t vocab = e.config.shape.vocab;
+  for (int64_t i = 0; i < n; ++i) {
+    if (request.tokens[i] < 0 || request.tokens[i] >= vocab)
+      fail_input("token ", i, ": expected an id from 0 to ", vocab - 1, ", found ",
+                 request.tokens[i]);
+  }
+  if (n == 0) fail_input("tokens: expected at least one, found none");
+  if (n > e.memory.context)
+    fail_input("tokens: expected at most ", e.memory.context, " (the context), found ", n);
+  if (request.mtp && !e.model.mtp)
+    fail_input("mtp: expected a checkpoint with an MTP layer, this one has none");
+  const int64_t columns = (e.config.moe_layers() + 1) * e.config.shape.top_k;
+  const bool forced = !request.routes_in.empty();
+  if (forced && static_cast<int64_t>(request.routes_in.size()) != n * columns)
+    fail_input("routes: expected ", n, " x ", columns, " ids, found ", request.routes_in.size());
+  if ((forced || request.routes_out) && e.routes.rows < n) {
+    e.routes = {e.backend->alloc(static_cast<size_t>(n * columns) * sizeof(int32_t), "routes"), 0,
+                n, columns, columns};
+  }
+  std::vector<int32_t> table(static_cast<size_t>(n * columns), -1);
+  if (forced) table.assign(request.routes_in.begin(), request.routes_in.end());
+  if (forced || request.routes_out) e.backend->write(table.data(), e.routes.slice_rows(0, n));
+
+  Session& session = *e.session;
+  const int64_t chunk = request.chunk ? std::min(request.chunk, session.chunk()) : session.chunk();
+  const auto emit = [&](int64_t first, const Rows& hidden) {
+    for (int64_t at = 0; at < hidden.rows; at += session.head_rows()) {
+      const int64_t count = std::min(session.head_rows(), hidden.rows - at);
+      const std::span<const float> out = session.logits_of(hidden.slice_rows(at, count));
+      for (int64_t i = 0; i < count; ++i)
+        row(first + at + i, out.subspan(static_cast<size_t>(i * vocab), static_cast<size_t>(vocab)));
+    }
+  };
+  session.reset();
+  for (int64_t at = 0; at < n; at += chunk) {
+    const int64_t count = std::min(chunk, n - at);
+    Advance step{request.tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
+                 count == 1 ? StepKind::kDecode : StepKind::kPrefill, true, {}, {}};
+    if (forced) step.routes_in = e.routes;
+    if (!forced && request.routes_out) step.routes_out = e.routes;
+    session.advance(step);
+    if (!request.mtp) emit(at, session.hidden_rows(0, count));
+    if (e.model.mtp && (request.mtp || request.routes_out)) {
+      session.advance_mtp(step, [&](int64_t first, const Rows& rows) {
+        if (request.mtp) emit(first, rows);
+      });
+    }
+    session.carry();
+  }
+  if (request.routes_out) {
+    e.backend->read(e.routes.slice_rows(0, n), table.data());
+    *request.routes_out = std::move(table);
+  }
+}
+
+}  // namespace spk
