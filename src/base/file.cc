@@ -1,10 +1,6 @@
 #include "base/file.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
+#include "base/error.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,7 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
 
 namespace spk {
 namespace {
@@ -98,15 +98,15 @@ void MappedFile::drop(const std::byte* data, size_t bytes) const {
 }
 
 void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size) {
-  // A read fault maps the pages around it too (64 KiB by default), so the range is widened to that; a neighbour that
-  // goes with it is found again in the page cache.
+  // A read fault maps the pages around it too (64 KiB by default), so the range is widened to that;
+  // a neighbour that goes with it is found again in the page cache.
   constexpr uintptr_t kFaultAround = 65536;
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto low = reinterpret_cast<uintptr_t>(begin);
   const auto high = low + size;
   uintptr_t first = reinterpret_cast<uintptr_t>(data) / kFaultAround * kFaultAround;
-  uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes + kFaultAround - 1) / kFaultAround *
-                   kFaultAround;
+  uintptr_t last =
+      (reinterpret_cast<uintptr_t>(data) + bytes + kFaultAround - 1) / kFaultAround * kFaultAround;
   first = std::max(first, (low + page - 1) / page * page);
   last = std::min(last, high / page * page);
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);

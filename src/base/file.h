@@ -1,7 +1,8 @@
 // Files: read-only maps, small whole reads, atomic publish.
 //
-// Owns the operating system's part of loading and saving; knows no format. Every error names the file and the system's
-// reason. A map stays valid when the file is replaced by rename (as publish_file does), not when it is cut in place.
+// Owns the operating system's part of loading and saving; knows no format. Every error names the
+// file and the system's reason. A map stays valid when the file is replaced by rename (as
+// publish_file does), not when it is cut in place.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Gives back the pages around [data, data + bytes) of a read-only file map (also of the executable's own image).
+// Gives back the pages around [data, data + bytes) of a read-only file map (also of the
+// executable's own image).
 void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size);
 
 // The whole file as a string; Error(kInput) when it is larger than limit.
@@ -48,7 +50,8 @@ bool file_exists(const std::string& path);
 bool is_folder(const std::string& path);
 std::vector<std::string> list_folder(const std::string& path);  // names, sorted; Error(kInput)
 
-// Readers see the old file or the whole new one: a temporary in the same folder, flushed to disk, then renamed.
+// Readers see the old file or the whole new one: a temporary in the same folder, flushed to disk,
+// then renamed.
 void publish_file(const std::string& path, std::string_view bytes);
 
 }  // namespace spk

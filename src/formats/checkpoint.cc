@@ -1,15 +1,15 @@
 #include "formats/checkpoint.h"
 
+#include "base/file.h"
+#include "formats/untrusted.h"
+
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <unordered_map>
 #include <utility>
-
-#include <nlohmann/json.hpp>
-
-#include "base/file.h"
-#include "formats/untrusted.h"
 
 namespace spk {
 namespace {
@@ -104,8 +104,7 @@ class OpenCheckpoint : public Checkpoint {
       check_index(*index, complaints);
     } else {
       for (const auto& [file, shard] : shards_) {
-        if (file != kSingle)
-          complaints.add(shard.path, ": a shard, but ", kIndex, " is missing");
+        if (file != kSingle) complaints.add(shard.path, ": a shard, but ", kIndex, " is missing");
       }
     }
     complaints.throw_if_any(name_ + ": bad checkpoint");
@@ -239,8 +238,7 @@ std::unique_ptr<Checkpoint> Checkpoint::open(const std::string& folder) {
       complaints.add(error.what());
     }
   }
-  auto checkpoint =
-      std::make_unique<OpenCheckpoint>(folder, std::move(shards), std::move(texts));
+  auto checkpoint = std::make_unique<OpenCheckpoint>(folder, std::move(shards), std::move(texts));
   checkpoint->check(index, std::move(complaints));
   return checkpoint;
 }

@@ -1,10 +1,10 @@
 #include "formats/quant.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/error.h"
 #include "base/types.h"
+
+#include <algorithm>
+#include <cmath>
 
 namespace spk {
 namespace {
@@ -20,8 +20,8 @@ uint32_t load32(const std::byte* p) {
   return v;
 }
 
-// One loop for both precisions: the code and the scale are exact in Real, the product is rounded once (never in double:
-// 4 to 8 significant bits times at most 24).
+// One loop for both precisions: the code and the scale are exact in Real, the product is rounded
+// once (never in double: 4 to 8 significant bits times at most 24).
 template <typename Real>
 void dequantise(const HostTensor& t, int64_t row, Real* out) {
   const int64_t cols = t.cols;
@@ -80,22 +80,31 @@ float largest_magnitude(const float* x, int64_t rows, int64_t cols, int64_t stri
 
 std::string_view format_name(Format format) {
   switch (format) {
-    case Format::kF32: return "F32";
-    case Format::kBf16: return "BF16";
-    case Format::kFp8: return "FP8";
-    case Format::kMxfp4: return "MXFP4";
-    case Format::kInt4: return "INT4";
+    case Format::kF32:
+      return "F32";
+    case Format::kBf16:
+      return "BF16";
+    case Format::kFp8:
+      return "FP8";
+    case Format::kMxfp4:
+      return "MXFP4";
+    case Format::kInt4:
+      return "INT4";
   }
   return "?";
 }
 
 int64_t code_bytes(Format format, int64_t rows, int64_t cols) {
   switch (format) {
-    case Format::kF32: return rows * cols * 4;
-    case Format::kBf16: return rows * cols * 2;
-    case Format::kFp8: return rows * cols;
+    case Format::kF32:
+      return rows * cols * 4;
+    case Format::kBf16:
+      return rows * cols * 2;
+    case Format::kFp8:
+      return rows * cols;
     case Format::kMxfp4:
-    case Format::kInt4: return rows * (cols / 2);
+    case Format::kInt4:
+      return rows * (cols / 2);
   }
   return 0;
 }
@@ -103,30 +112,41 @@ int64_t code_bytes(Format format, int64_t rows, int64_t cols) {
 int64_t scale_count(Format format, int64_t rows, int64_t cols) {
   switch (format) {
     case Format::kF32:
-    case Format::kBf16: return 0;
-    case Format::kFp8: return ceil_div(rows, kFp8Block) * ceil_div(cols, kFp8Block);
+    case Format::kBf16:
+      return 0;
+    case Format::kFp8:
+      return ceil_div(rows, kFp8Block) * ceil_div(cols, kFp8Block);
     case Format::kMxfp4:
-    case Format::kInt4: return rows * (cols / kGroup);
+    case Format::kInt4:
+      return rows * (cols / kGroup);
   }
   return 0;
 }
 
 int64_t scale_bytes(ScaleType type) {
   switch (type) {
-    case ScaleType::kNone: return 0;
-    case ScaleType::kF32: return 4;
-    case ScaleType::kBf16: return 2;
-    case ScaleType::kE8m0: return 1;
+    case ScaleType::kNone:
+      return 0;
+    case ScaleType::kF32:
+      return 4;
+    case ScaleType::kBf16:
+      return 2;
+    case ScaleType::kE8m0:
+      return 1;
   }
   return 0;
 }
 
 float scale_at(const HostTensor& tensor, int64_t index) {
   switch (tensor.scale_type) {
-    case ScaleType::kNone: return 1.f;
-    case ScaleType::kF32: return std::bit_cast<float>(load32(tensor.scales + 4 * index));
-    case ScaleType::kBf16: return bf16_to_float(load16(tensor.scales + 2 * index));
-    case ScaleType::kE8m0: return e8m0_to_float(static_cast<uint8_t>(tensor.scales[index]));
+    case ScaleType::kNone:
+      return 1.f;
+    case ScaleType::kF32:
+      return std::bit_cast<float>(load32(tensor.scales + 4 * index));
+    case ScaleType::kBf16:
+      return bf16_to_float(load16(tensor.scales + 2 * index));
+    case ScaleType::kE8m0:
+      return e8m0_to_float(static_cast<uint8_t>(tensor.scales[index]));
   }
   return 1.f;
 }
@@ -146,8 +166,8 @@ void quantise_fp8(const float* x, int64_t rows, int64_t cols, bool pow2_scales, 
     for (int64_t c0 = 0; c0 < cols; c0 += kFp8Block) {
       const int64_t nc = std::min(kFp8Block, cols - c0);
       const float largest = largest_magnitude(x + r0 * cols + c0, nr, nc, cols);
-      // 448 is the largest code. A block of zeros gets scale 1, so that no reader meets 0 / 0. A scale of the smallest
-      // normal float at least keeps x / scale finite and exact enough.
+      // 448 is the largest code. A block of zeros gets scale 1, so that no reader meets 0 / 0. A
+      // scale of the smallest normal float at least keeps x / scale finite and exact enough.
       float scale = largest > 0 ? std::max(largest / 448.f, 0x1p-126f) : 1.f;
       if (pow2_scales) scale = std::exp2(std::ceil(std::log2(scale)));
       scales[r0 / kFp8Block * blocks + c0 / kFp8Block] = scale;
@@ -163,7 +183,8 @@ void quantise_mxfp4(const float* x, int64_t rows, int64_t cols, uint8_t* codes, 
   for (int64_t g = 0; g < rows * cols / kGroup; ++g) {
     const float* group = x + g * kGroup;
     const float largest = largest_magnitude(group, 1, kGroup, kGroup);
-    // OCP rule: the largest value's exponent lands on 4 = 2^2, E2M1's last binade; 6 < v < 8 saturates at 6.
+    // OCP rule: the largest value's exponent lands on 4 = 2^2, E2M1's last binade; 6 < v < 8
+    // saturates at 6.
     int exponent = -127;
     if (largest > 0) exponent = std::clamp(std::ilogb(largest) - 2, -127, 127);
     scales[g] = static_cast<uint8_t>(exponent + 127);

@@ -1,13 +1,13 @@
 #include "formats/safetensors.h"
 
+#include "formats/untrusted.h"
+
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
-
-#include <nlohmann/json.hpp>
-
-#include "formats/untrusted.h"
 
 namespace spk {
 namespace {
@@ -28,8 +28,8 @@ constexpr TypeName kTypes[] = {
     {"I8", StoredType::kI8, 1},          {"U8", StoredType::kU8, 1},
 };
 
-// Event handler instead of a document tree: the header may have 100 MB, and a tree of it many times that. What is kept
-// is bounded by the header's own length.
+// Event handler instead of a document tree: the header may have 100 MB, and a tree of it many times
+// that. What is kept is bounded by the header's own length.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
@@ -165,7 +165,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
                " (data_offsets)");
       return;
     }
-    tensor_.offset = offset_[0];  // from the header's end for now: adding could wrap before the check
+    tensor_.offset =
+        offset_[0];  // from the header's end for now: adding could wrap before the check
     tensor_.bytes = static_cast<uint64_t>(*bytes);
     tensors.push_back(std::move(tensor_));
   }
@@ -180,8 +181,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   size_t offsets_ = 0;
 };
 
-// The bytes after the header must be exactly the tensors, one behind the other. Holes and trailing bytes are refused on
-// every path (the reference implementation refuses them too): nobody's bytes are more often a damaged file than a wish.
+// The bytes after the header must be exactly the tensors, one behind the other. Holes and trailing
+// bytes are refused on every path (the reference implementation refuses them too): nobody's bytes
+// are more often a damaged file than a wish.
 void check_layout(std::vector<StoredTensor>& tensors, uint64_t data_begin, uint64_t data_bytes,
                   const std::string& file, Complaints& complaints) {
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {

@@ -1,5 +1,8 @@
-// Small tools for reading files that nobody vouches for: bounded complaints, printable names, a JSON depth guard.
+// Small tools for reading files that nobody vouches for: bounded complaints, printable names, a
+// JSON depth guard.
 #pragma once
+
+#include "base/error.h"
 
 #include <cstddef>
 #include <optional>
@@ -7,14 +10,14 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-
 namespace spk {
 
-// A name from a file as it may be shown: control characters and non-ASCII escaped, at most 160 characters.
+// A name from a file as it may be shown: control characters and non-ASCII escaped, at most 160
+// characters.
 std::string printable(std::string_view text);
 
-// Collects everything that is wrong, so that the user sees it at once; keeps the first kKept and counts the rest.
+// Collects everything that is wrong, so that the user sees it at once; keeps the first kKept and
+// counts the rest.
 class Complaints {
  public:
   static constexpr size_t kKept = 20;
@@ -26,7 +29,8 @@ class Complaints {
   }
   size_t count() const { return count_; }
   bool empty() const { return count_ == 0; }
-  // Throws Error(kInput) "heading: N problems" with one line each; does nothing when there are none.
+  // Throws Error(kInput) "heading: N problems" with one line each; does nothing when there are
+  // none.
   void throw_if_any(std::string_view heading) const;
 
  private:
@@ -34,8 +38,9 @@ class Complaints {
   size_t count_ = 0;
 };
 
-// Deepest nesting of objects and arrays, by counting brackets outside strings: checked before a parser that builds a
-// tree sees the text, since 4 MB of '[' would otherwise become hundreds of megabytes of nodes.
+// Deepest nesting of objects and arrays, by counting brackets outside strings: checked before a
+// parser that builds a tree sees the text, since 4 MB of '[' would otherwise become hundreds of
+// megabytes of nodes.
 size_t json_depth(std::string_view text);
 
 // Multiplication of sizes from a file; nullopt on overflow or a negative factor.
