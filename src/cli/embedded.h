@@ -1,11 +1,13 @@
-// The checkpoint that is linked into the executable (cmake/embed.cmake), so that every verb works in an empty folder.
+// The checkpoint that is linked into the executable (cmake/embed.cmake), so that every verb works
+// in an empty folder.
 //
-// Owns nothing: names and bytes live in the executable's read-only pages for as long as the program runs.
+// Owns nothing: names and bytes live in the executable's read-only pages for as long as the program
+// runs.
 #pragma once
 
-#include <vector>
-
 #include "formats/checkpoint.h"
+
+#include <vector>
 
 namespace spk {
 

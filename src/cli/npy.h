@@ -1,8 +1,9 @@
 // NumPy .npy files, version 1.0: float32 rows out, int32 tables in and out.
 //
-// File: "\x93NUMPY" 01 00, header length (2 bytes, little-endian), a Python dict literal padded with blanks to a
-// multiple of 64 and ended by a newline, then the values in C order, little-endian. Inspect with numpy.load(FILE).
-// The reader trusts nothing: every size is checked against the file before anything is sized by it.
+// File: "\x93NUMPY" 01 00, header length (2 bytes, little-endian), a Python dict literal padded
+// with blanks to a multiple of 64 and ended by a newline, then the values in C order,
+// little-endian. Inspect with numpy.load(FILE). The reader trusts nothing: every size is checked
+// against the file before anything is sized by it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@
 
 namespace spk::cli {
 
-// Writes rows as they come, into PATH.part; close() checks that all promised rows arrived and renames it to PATH, so
-// that a reader never sees half a file. Destroyed without close(): nothing is left.
+// Writes rows as they come, into PATH.part; close() checks that all promised rows arrived and
+// renames it to PATH, so that a reader never sees half a file. Destroyed without close(): nothing
+// is left.
 class NpyWriter {
  public:
   NpyWriter(std::string path, int64_t rows, int64_t cols);

@@ -1,7 +1,9 @@
-// Text of the command line -> checked values: numbers with ranges, sizes, id lists, biases; and did-you-mean.
+// Text of the command line -> checked values: numbers with ranges, sizes, id lists, biases; and
+// did-you-mean.
 //
-// Owns the one wording of every complaint: "expected ..., found '...'". Knows no option names and no CLI library, so
-// that the config file, the environment and the command line meet the same rules. Pure functions.
+// Owns the one wording of every complaint: "expected ..., found '...'". Knows no option names and
+// no CLI library, so that the config file, the environment and the command line meet the same
+// rules. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +16,17 @@
 
 namespace spk::cli {
 
-// The whole text as a number inside [low, high]; Error(kUsage) "expected a whole number from 0 to 7, found 'x'".
+// The whole text as a number inside [low, high]; Error(kUsage) "expected a whole number from 0 to
+// 7, found 'x'".
 int64_t parse_int(std::string_view text, int64_t low, int64_t high);
 double parse_real(std::string_view text, double low, double high);
 
-// "none" and "" are 0; "1048576", "12GiB", "500MB", "80%" (of `machine_bytes`). Units: B, KB..TB, KiB..TiB, any case.
+// "none" and "" are 0; "1048576", "12GiB", "500MB", "80%" (of `machine_bytes`). Units: B, KB..TB,
+// KiB..TiB, any case.
 uint64_t parse_size(std::string_view text, uint64_t machine_bytes);
 
-// Ids separated by commas or white space; "@FILE" reads them from a file. Only the form is checked here.
+// Ids separated by commas or white space; "@FILE" reads them from a file. Only the form is checked
+// here.
 std::vector<int32_t> parse_ids(std::string_view text);
 // Error(kInput) naming the first id outside [0, vocab) and its place.
 void check_ids(std::span<const int32_t> ids, int64_t vocab);
@@ -32,8 +37,8 @@ std::vector<std::pair<int32_t, double>> parse_bias(std::string_view text);
 // One of `choices`, else Error(kUsage) that lists them and suggests the nearest.
 void check_choice(std::string_view text, std::span<const std::string_view> choices);
 
-// The nearest candidate when it is near enough to be a slip of the finger (Damerau-Levenshtein distance at most a third
-// of the length, transpositions count one), else nothing.
+// The nearest candidate when it is near enough to be a slip of the finger (Damerau-Levenshtein
+// distance at most a third of the length, transpositions count one), else nothing.
 std::optional<std::string> nearest(std::string_view text,
                                    std::span<const std::string_view> candidates);
 // "; did you mean 'x'?" or "".

@@ -1,4 +1,5 @@
-// Which code this is: derived from the source tree at each build (cmake/version.cmake), never typed by hand.
+// Which code this is: derived from the source tree at each build (cmake/version.cmake), never typed
+// by hand.
 #pragma once
 
 #include <string_view>
@@ -6,8 +7,9 @@
 namespace spk {
 
 struct Version {
-  std::string_view number;    // "0.1.0"
-  std::string_view commit;    // "1a2b3c4d5e6f", with "-dirty" when the tree had changes; "unknown" outside git
+  std::string_view number;  // "0.1.0"
+  std::string_view
+      commit;  // "1a2b3c4d5e6f", with "-dirty" when the tree had changes; "unknown" outside git
   std::string_view build;     // "Release", "RelWithDebInfo address,undefined"
   std::string_view compiler;  // "GNU 12.2.0 x86_64"
 };

@@ -182,12 +182,16 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   if (e.tokenizer) detokenizer.emplace(*e.tokenizer);
   result.tokens.reserve(static_cast<size_t>(std::min<int64_t>(limit, 4096)));
 
+  const auto cancelled = [&] { return request.cancel && request.cancel->load(); };
   const Clock::time_point start = Clock::now();
-  bool wanted = true;
-  const Session::Synced synced = e.session->sync(request.prompt, [&] { return wanted; });
+  const Session::Synced synced = e.session->sync(request.prompt, [&] { return !cancelled(); });
   result.timings.cached_tokens = synced.reused;
-  e.sampler.reset(request.prompt);
   result.timings.prefill_seconds = seconds_since(start);
+  if (!synced.complete) {
+    result.reason = FinishReason::kCancelled;
+    return result;
+  }
+  e.sampler.reset(request.prompt);
 
   Clock::time_point first_token = Clock::now();
   Counters before = e.backend->counters();
@@ -225,7 +229,7 @@ GenerateResult Engine::generate(const GenerateRequest& request,
     event.text = text;
     result.text += text;
     result.reason = ended || matcher.stopped() ? FinishReason::kStop : FinishReason::kLength;
-    wanted = on_token(event);
+    const bool wanted = on_token(event) && !cancelled();
     if (last) break;
     if (!wanted) {
       result.reason = FinishReason::kCancelled;
@@ -255,10 +259,21 @@ void Engine::logits(const LogitsRequest& request,
     fail_input("tokens: expected at most ", e.memory.context, " (the context), found ", n);
   if (request.mtp && !e.model.mtp)
     fail_input("mtp: expected a checkpoint with an MTP layer, this one has none");
-  const int64_t columns = (e.config.moe_layers() + 1) * e.config.shape.top_k;
+  const int64_t moe = e.config.moe_layers(), top_k = e.config.shape.top_k;
+  const int64_t columns = (moe + 1) * top_k;
   const bool forced = !request.routes_in.empty();
   if (forced && static_cast<int64_t>(request.routes_in.size()) != n * columns)
     fail_input("routes: expected ", n, " x ", columns, " ids, found ", request.routes_in.size());
+  for (int64_t i = 0; forced && i < n; ++i) {
+    // The MTP layer's column is used only for pairs, which end one row early.
+    const int64_t used = e.model.mtp && request.mtp && i + 1 < n ? columns : moe * top_k;
+    for (int64_t c = 0; c < used; ++c) {
+      const int32_t id = request.routes_in[i * columns + c];
+      if (id < 0 || id >= e.config.shape.experts)
+        fail_input("routes: row ", i, ", layer column ", c / top_k, ": expected an expert from 0 to ",
+                   e.config.shape.experts - 1, ", found ", id);
+    }
+  }
   if ((forced || request.routes_out) && e.routes.rows < n) {
     e.routes = {e.backend->alloc(static_cast<size_t>(n * columns) * sizeof(int32_t), "routes"), 0,
                 n, columns, columns};
@@ -286,7 +301,7 @@ void Engine::logits(const LogitsRequest& request,
     if (!forced && request.routes_out) step.routes_out = e.routes;
     session.advance(step);
     if (!request.mtp) emit(at, session.hidden_rows(0, count));
-    if (e.model.mtp && (request.mtp || request.routes_out)) {
+    if (e.model.mtp && (request.mtp || (request.routes_out && !forced))) {
       session.advance_mtp(step, [&](int64_t first, const Rows& rows) {
         if (request.mtp) emit(first, rows);
       });

@@ -4,6 +4,7 @@
 // put a queue in front). Errors: Error of the kind that the command line maps to its exit status.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,6 +49,7 @@ struct GenerateRequest {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   int top_logprobs = -1;  // -1: none
+  const std::atomic<bool>* cancel = nullptr;  // looked at between prefill chunks and tokens; any thread may set it
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled };
