@@ -35,7 +35,7 @@ add_custom_target(version_stamp
           "-DCOMPILER=${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_SYSTEM_PROCESSOR}"
           -P ${CMAKE_SOURCE_DIR}/cmake/version.cmake
   BYPRODUCTS ${version_source}
-  VERBATIM COMMENT "")
+  VERBATIM COMMENT "Which commit this is")
 add_library(spk_version STATIC ${version_source})
 add_dependencies(spk_version version_stamp)
 target_include_directories(spk_version PUBLIC ${CMAKE_SOURCE_DIR}/src)

@@ -1,5 +1,9 @@
-// What the build itself promises: the version says which code this is, the embedded files are whole, the allocation
-// counter counts.
+// What the build itself promises: the version says which code this is, the embedded files are
+// whole, the allocation counter counts.
+#include "cli/embedded.h"
+#include "cli/version.h"
+#include "support/malloc_count.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,10 +13,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "cli/embedded.h"
-#include "cli/version.h"
-#include "support/malloc_count.h"
 
 namespace spk {
 namespace {

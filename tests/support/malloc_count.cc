@@ -7,7 +7,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SPK_COUNT_MALLOC 0
 #elif defined(__has_feature)
-#define SPK_COUNT_MALLOC \
+#define SPK_COUNT_MALLOC                                                   \
   !(__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
     __has_feature(memory_sanitizer))
 #else

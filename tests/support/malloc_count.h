@@ -1,8 +1,10 @@
-// Counts heap allocations of the whole test process between two marks, for "nothing is allocated per token".
+// Counts heap allocations of the whole test process between two marks, for "nothing is allocated
+// per token".
 //
-// Works by defining malloc and its relatives in the test executable in front of glibc's; operator new of libstdc++ ends
-// there too. Sanitizers bring an allocator of their own: there malloc_count_works() is false, and a test that needs the
-// counts checks what else it can and passes.
+// Works by defining malloc and its relatives in the test executable in front of glibc's; operator
+// new of libstdc++ ends there too. Sanitizers bring an allocator of their own: there
+// malloc_count_works() is false, and a test that needs the counts checks what else it can and
+// passes.
 #pragma once
 
 #include <cstdint>
