@@ -20,7 +20,7 @@ struct SamplerParams {
   double repetition_penalty = 1.0;  // over prompt and answer: logit / p if positive else * p
   double presence_penalty = 0.0;    // over the answer only
   double frequency_penalty = 0.0;   // over the answer only
-  std::vector<std::pair<int32_t, double>> logit_bias;
+  std::vector<std::pair<int32_t, double>> logit_bias = {};
   uint64_t seed = 0;
   uint64_t choice = 0;  // index of the choice when n > 1
 };

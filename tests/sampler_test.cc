@@ -1,0 +1,171 @@
+#include "backend/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace spk {
+namespace {
+
+std::vector<float> some_logits(int64_t n, uint64_t seed) {
+  std::vector<float> x(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i)
+    x[i] = static_cast<float>(6 * uniform_at(seed, 0, 0, static_cast<uint32_t>(i)) - 3);
+  return x;
+}
+
+// The distribution that the rule defines, computed the slow way: sort everything, filter, normalise.
+std::vector<double> slow_distribution(std::vector<float> logits, const SamplerParams& p) {
+  const size_t n = logits.size();
+  std::vector<int> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  std::vector<double> w(n, 0.0);
+  for (size_t i = 0; i < n; ++i)
+    if (p.top_k <= 0 || i < static_cast<size_t>(p.top_k))
+      w[order[i]] = std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / p.temperature);
+  const double total = std::accumulate(w.begin(), w.end(), 0.0);
+  double seen = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (seen >= p.top_p * total || w[order[i]] < p.min_p) {
+      w[order[i]] = 0;
+    } else {
+      seen += w[order[i]];
+    }
+  }
+  const double kept = std::accumulate(w.begin(), w.end(), 0.0);
+  for (double& x : w) x /= kept;
+  return w;
+}
+
+// Chi-square over fixed seeds: deterministic, so it cannot flicker. The bound is the 99.9 % point for df degrees
+// (Wilson-Hilferty).
+TEST(Sampler, DrawsFollowTheDistribution) {
+  const std::vector<float> logits = some_logits(24, 5);
+  for (const SamplerParams& base :
+       {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.6, .top_k = 9, .top_p = 0.9},
+        SamplerParams{.temperature = 1.7, .top_p = 0.7}, SamplerParams{.temperature = 1.2, .min_p = 0.2},
+        SamplerParams{.temperature = 0.8, .top_k = 5}}) {
+    const std::vector<double> expected = slow_distribution(logits, base);
+    std::vector<int> count(logits.size());
+    Sampler sampler(static_cast<int64_t>(logits.size()));
+    sampler.reset({});
+    constexpr int kDraws = 100000;
+    for (int i = 0; i < kDraws; ++i) {
+      SamplerParams p = base;
+      p.seed = static_cast<uint64_t>(i / 100);
+      ++count[sampler.sample(logits, p, i % 100)];
+    }
+    double chi = 0;
+    int df = -1;
+    for (size_t t = 0; t < count.size(); ++t) {
+      if (expected[t] == 0) {
+        EXPECT_EQ(count[t], 0) << "token " << t << " is filtered out";
+        continue;
+      }
+      const double e = expected[t] * kDraws;
+      chi += (count[t] - e) * (count[t] - e) / e;
+      ++df;
+    }
+    const double h = 2.0 / (9.0 * df), bound = df * std::pow(1 - h + 3.09 * std::sqrt(h), 3);
+    EXPECT_LT(chi, bound) << "temperature " << base.temperature;
+  }
+}
+
+TEST(Sampler, UniformIsAPureFunctionWithEvenBins) {
+  EXPECT_EQ(uniform_at(1, 2, 3, 4), uniform_at(1, 2, 3, 4));
+  for (const auto& other : {uniform_at(2, 2, 3, 4), uniform_at(1, 3, 3, 4), uniform_at(1, 2, 4, 4),
+                            uniform_at(1, 2, 3, 5)})
+    EXPECT_NE(uniform_at(1, 2, 3, 4), other);
+  int bins[16] = {};
+  for (uint32_t i = 0; i < 160000; ++i) ++bins[static_cast<int>(uniform_at(7, 0, i / 100, i % 100) * 16)];
+  for (int b : bins) EXPECT_NEAR(b, 10000, 400);  // 4 sigma of a binomial is 387
+}
+
+// J09: every way of saying "greedy" gives the same token whatever the seed.
+TEST(Sampler, TemperatureZeroIsGreedy) {
+  std::vector<float> logits = some_logits(1000, 9);
+  logits[17] = logits[400] = 50;  // a tie: the lower id
+  Sampler sampler(1000);
+  sampler.reset({});
+  for (double t : {0.0, -0.0, 1e-8})
+    for (uint64_t seed = 0; seed < 5; ++seed)
+      EXPECT_EQ(sampler.sample(logits, {.temperature = t, .seed = seed}, 3), 17);
+  EXPECT_EQ(sampler.sample(logits, {.temperature = 1, .top_k = 1}, 3), 17);
+}
+
+TEST(Sampler, PenaltiesAndBias) {
+  std::vector<float> logits(8, 0.f);
+  logits[1] = 1.0f, logits[2] = 0.9f, logits[3] = -0.5f;
+  Sampler sampler(8);
+  const std::vector<int32_t> prompt = {1};
+  sampler.reset(prompt);
+  const auto pick = [&](const SamplerParams& p) { return sampler.sample(logits, p, 0); };
+  EXPECT_EQ(pick({.temperature = 0}), 1);
+  EXPECT_EQ(pick({.temperature = 0, .repetition_penalty = 1.5}), 2);  // the prompt counts here
+  EXPECT_EQ(pick({.temperature = 0, .presence_penalty = 2}), 1);      // and not here
+  sampler.accept(1);
+  EXPECT_EQ(pick({.temperature = 0, .presence_penalty = 2}), 2);
+  EXPECT_EQ(pick({.temperature = 0, .frequency_penalty = 0.05}), 1);
+  sampler.accept(1);
+  sampler.accept(1);
+  EXPECT_EQ(pick({.temperature = 0, .frequency_penalty = 0.05}), 2);  // three times 0.05
+  EXPECT_EQ(pick({.temperature = 0, .logit_bias = {{1, -100}, {2, -100}}}), 0);
+  EXPECT_EQ(pick({.temperature = 0, .logit_bias = {{3, 100}}}), 3);
+  sampler.reset({});
+  EXPECT_EQ(pick({.temperature = 0, .presence_penalty = 2}), 1);
+}
+
+TEST(Sampler, LogprobsAreThoseOfThePlainSoftmax) {
+  const std::vector<float> logits = some_logits(50, 2);
+  double sum = 0;
+  for (float x : logits) sum += std::exp(static_cast<double>(x));
+  Sampler sampler(50);
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;
+  sampler.logprobs(logits, 5, 33, chosen, top);
+  EXPECT_NEAR(chosen.logprob, logits[33] - std::log(sum), 1e-12);
+  ASSERT_EQ(top.size(), 5u);
+  for (size_t i = 1; i < top.size(); ++i) EXPECT_GE(top[i - 1].logprob, top[i].logprob);
+}
+
+// J13: each field, both ends of its range, by name.
+TEST(Sampler, RangesAreChecked) {
+  const auto refused = [](const SamplerParams& p, const char* name) {
+    try {
+      check_params(p, 100);
+      ADD_FAILURE() << name << " was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+      EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
+    }
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (double x : {-1.0, 1e38, nan}) refused({.temperature = x}, "temperature");
+  for (double x : {0.0, 1.5, -0.1, nan}) refused({.top_p = x}, "top_p");
+  for (double x : {-1.0, 2.0, nan}) refused({.min_p = x}, "min_p");
+  refused({.top_k = -2}, "top_k");
+  refused({.repetition_penalty = 0}, "repetition_penalty");
+  refused({.presence_penalty = 1e9}, "presence_penalty");
+  refused({.frequency_penalty = nan}, "frequency_penalty");
+  refused({.logit_bias = {{100, 1.0}}}, "logit_bias");
+  refused({.logit_bias = {{-1, 1.0}}}, "logit_bias");
+  for (int64_t k : {int64_t{-1}, int64_t{0}, int64_t{1000000000}}) check_params({.top_k = k}, 100);
+}
+
+TEST(Sampler, NanIsAnErrorNotAToken) {
+  std::vector<float> logits(10, 0.f);
+  logits[4] = std::numeric_limits<float>::quiet_NaN();
+  Sampler sampler(10);
+  sampler.reset({});
+  EXPECT_THROW(sampler.sample(logits, {}, 0), Error);
+  std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
+  EXPECT_THROW(sampler.sample(logits, {}, 0), Error);
+}
+
+}  // namespace
+}  // namespace spk
