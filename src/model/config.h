@@ -29,8 +29,8 @@ struct ModelConfig {
   int64_t group = 0;         // layer_group_size; 0 when layer_kinds came as a list
   std::vector<bool> is_mla;  // [layers]
   int64_t dense_layers = 0;  // first_k_dense_replace
-  int64_t mtp_layers =
-      0;  // num_nextn_predict_layers (0 or 1); whether tensors exist is the checkpoint's word
+  // num_nextn_predict_layers (0 or 1); whether the tensors exist is the checkpoint's word.
+  int64_t mtp_layers = 0;
   int64_t context = 0;  // max_position_embeddings
   double rope_theta = 6e6;
   RopeScaling rope_scaling;

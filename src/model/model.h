@@ -1,17 +1,20 @@
-// What exists (Model), and what happens (forward, forward_mtp): the family's definition, once for all back ends.
+// What exists (Model), and what happens (forward, forward_mtp): the family's definition, once for
+// all back ends.
 //
 // Start here, then read forward.cc; the verbs' meaning is in backend/reference.cc.
 #pragma once
-
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "backend/backend.h"
 #include "backend/layout.h"
 #include "formats/checkpoint.h"
 #include "model/config.h"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
 
 namespace spk {
 
@@ -22,50 +25,80 @@ struct Model {
   Weight norm;                // [1, hidden]
   LmHead head;
   std::optional<MtpLayer> mtp;
-  FusionPlan plan;                 // asked of the back end once, at load
-  std::vector<std::string> notes;  // "pictures are not supported", "drafts off: checkpoint has no MTP layer", ...
+  FusionPlan plan;  // asked of the back end once, at load
+  std::vector<std::string>
+      notes;  // "pictures are not supported", "drafts off: checkpoint has no MTP layer", ...
 };
 
 // ---- tensor table (tensors.cc): what a checkpoint must hold ----
 
-enum class Component : uint8_t { kEmbed, kHead, kNorm, kKda, kMla, kDense, kRouter, kRouted, kShared, kMtp };
+enum class Component : uint8_t {
+  kEmbed,
+  kHead,
+  kNorm,
+  kKda,
+  kMla,
+  kDense,
+  kRouter,
+  kRouted,
+  kShared,
+  kMtp
+};
 inline constexpr int kComponents = 10;
 std::string_view component_name(Component component);
 
-// One tensor that the config asks for, found in the source and checked (or absent when optional).
+// One tensor that the config asks for, found in the source and checked.
 struct BoundTensor {
-  std::string name;  // logical name: without .weight_packed and the like
+  std::string name;  // logical name: without .weight_packed, a wrapper's prefix and the like
   Component component;
-  int64_t layer = -1;  // -1: global; config.layers: MTP
-  HostTensor tensor;
+  int64_t layer = -1;   // -1: global; config.layers: MTP
+  int64_t expert = -1;  // -1: not a routed expert's
+  HostTensor tensor;    // its name is the stored one, which lives as long as the source
 };
 
-// Resolves and checks EVERY tensor of the model: name, dtype, shape, scale companions, E8M0 code 255, non-finite
-// scales, FP8 NaN codes. Throws one Error(kInput) with all mismatches (file, tensor, expected, found). Unknown
-// tensors in the source are listed as a note unless the family is known to carry them (vision tower, model.mtp*).
+// What bind_tensors found. The source must outlive it. Move-only: the index refers to its own
+// names.
 struct TensorSet {
   std::vector<BoundTensor> tensors;
   bool has_mtp = false;
   std::vector<std::string> notes;
+  const TensorSource* source = nullptr;
+  std::unordered_map<std::string_view, size_t> index;  // name -> tensors[i]
+
+  TensorSet() = default;
+  TensorSet(TensorSet&&) = default;
+  TensorSet& operator=(TensorSet&&) = default;
   const BoundTensor& at(std::string_view name) const;  // SPK_CHECK when absent
   const BoundTensor* find(std::string_view name) const;
 };
+
+// Resolves and checks EVERY tensor of the model: name, dtype, shape, scale companions, E8M0 code
+// 255, non-finite scales. Throws one Error(kInput) with all mismatches (file, tensor, expected,
+// found). Unknown tensors in the source are listed as a note unless the family is known to carry
+// them (vision tower, model.mtp*); an unknown companion of a bound tensor (a bias, a zero point) is
+// an error, because leaving it out would change the model.
 TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source);
 
-// Uploads all bound tensors; the source's pages are dropped as the back end copies them.
+// Uploads all bound tensors and checks the codes on the way (FP8 NaN codes, BF16 and F32 that are
+// not finite), since that reads every byte; the source's pages are dropped behind each tensor. The
+// source must outlive the back end.
 Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend);
 
 // ---- sizes, for inspect, the memory plan and bench ----
 struct ModelSizes {
   int64_t total_parameters = 0;
-  int64_t active_parameters = 0;          // all non-expert weights + the chosen experts
-  int64_t main_parameters = 0;            // without the MTP layer
-  int64_t weight_bytes = 0;               // as stored
-  int64_t component_bytes[kComponents] = {};        // as stored
-  int64_t component_token_bytes[kComponents] = {};  // read per decoded token
+  int64_t active_parameters = 0;              // all non-expert weights + the chosen experts
+  int64_t main_parameters = 0;                // without the MTP layer
+  int64_t weight_bytes = 0;                   // as stored
+  int64_t component_bytes[kComponents] = {};  // as stored
+  // Read per decoded token: routed experts by top_k / experts, one row of the embeddings; kMtp's
+  // per draft step.
+  int64_t component_token_bytes[kComponents] = {};
   int64_t latent_bytes_per_token_exact = 0;  // float latents, MTP layer included when present
   int64_t latent_bytes_per_token_fast = 0;   // BF16 latents
-  int64_t state_bytes = 0;                   // float recurrent state + conv tails
+  int64_t recurrent_bytes = 0;               // float recurrent state
+  int64_t conv_bytes = 0;                    // float conv tails
+  int64_t state_bytes = 0;                   // both
 };
 ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors);
 
@@ -73,13 +106,14 @@ ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors);
 
 // All of them run between backend.begin(step) and backend.end().
 
-// Runs the main layers over the step's rows and leaves t.hidden[1 + i] = model.norm of row i, i >= hidden_first.
+// Runs the main layers over the step's rows and leaves t.hidden[1 + i] = model.norm of row i, i >=
+// hidden_first.
 void forward(const Model& model, const Step& step, std::span<const LayerState> states,
              const Scratch& scratch, Backend& backend);
 
-// Runs the MTP layer over pairs (step.tokens[i], hidden[i]) at positions first_position + i; `hidden` [rows, hidden]
-// are final-normed rows. The token is the one AFTER the hidden's position. Returns the layer's own final-normed rows,
-// a view into scratch that lives until the next block.
+// Runs the MTP layer over pairs (step.tokens[i], hidden[i]) at positions first_position + i;
+// `hidden` [rows, hidden] are final-normed rows. The token is the one AFTER the hidden's position.
+// Returns the layer's own final-normed rows, a view into scratch that lives until the next block.
 Rows forward_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
                  const Scratch& scratch, Backend& backend);
 

@@ -1,0 +1,134 @@
+// load_model: bound tensors into a back end.
+#include "model/model.h"
+
+#include "base/error.h"
+#include "formats/untrusted.h"
+#include "model/tensor_table.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace spk {
+namespace {
+
+// Any element whose bits under `mask` are all set: NaN of FP8, NaN or infinity of BF16 and F32.
+// Plain and/compare over blocks, which compilers vectorise; one pass at memory speed.
+template <typename Word>
+bool has_all_ones(const std::byte* data, size_t count, Word mask) {
+  constexpr size_t kBlock = 4096 / sizeof(Word);
+  Word block[kBlock];
+  for (size_t i = 0; i < count; i += kBlock) {
+    const size_t n = std::min(kBlock, count - i);
+    std::memcpy(block, data + i * sizeof(Word), n * sizeof(Word));
+    Word hits = 0;
+    for (size_t j = 0; j < n; ++j) hits |= static_cast<Word>((block[j] & mask) == mask);
+    if (hits) return true;
+  }
+  return false;
+}
+
+bool codes_are_numbers(const HostTensor& t) {
+  const auto count = static_cast<size_t>(t.rows * t.cols);
+  switch (t.format) {
+    case Format::kF32:
+      return !has_all_ones<uint32_t>(t.data, count, 0x7f800000u);
+    case Format::kBf16:
+      return !has_all_ones<uint16_t>(t.data, count, 0x7f80u);
+    case Format::kFp8:
+      return !has_all_ones<uint8_t>(t.data, count, 0x7fu);
+    case Format::kMxfp4:
+    case Format::kInt4:
+      return true;  // every code is a number
+  }
+  return true;
+}
+
+void set_layer(const ModelConfig& config, int64_t l, bool is_mla, bool is_moe, Layer& layer) {
+  layer.is_mla = is_mla;
+  layer.is_moe = is_moe;
+  if (!is_moe) return;
+  layer.moe.experts.resize(static_cast<size_t>(config.shape.experts));
+  layer.moe.index =
+      l - config.dense_layers;     // the MTP layer's column is the last: layers - dense_layers
+  if (l == config.layers) return;  // the draft layer is not clamped
+  layer.moe.routed_limit = config.routed_limits[static_cast<size_t>(l)];
+  layer.moe.shared_limit = config.shared_limits[static_cast<size_t>(l)];
+}
+
+}  // namespace
+
+Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend) {
+  Model model;
+  model.config = config;
+  model.notes = tensors.notes;
+  model.layers.resize(static_cast<size_t>(config.layers));
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const auto i = static_cast<size_t>(l);
+    set_layer(config, l, config.is_mla[i], config.is_moe(l), model.layers[i]);
+  }
+  if (tensors.has_mtp) {
+    model.mtp.emplace();
+    set_layer(config, config.layers, true, true, model.mtp->layer);
+  }
+
+  Complaints complaints;
+  size_t next = 0;
+  for_each_expected(config, tensors.has_mtp, [&](const Expected& x) {
+    // bind_tensors kept the table's order.
+    const HostTensor& t = tensors.tensors.at(next++).tensor;
+    SPK_CHECK(t.rows == x.rows && t.cols == x.cols);
+    if (!codes_are_numbers(t)) {
+      complaints.add(printable(t.name), ": expected numbers, found NaN or infinity among the ",
+                     format_name(t.format), " codes");
+    }
+    if (complaints.empty()) {  // otherwise go on looking, but do not fill memory for nothing
+      Slot slot;
+      slot.model = &model;
+      slot.expert = x.expert;
+      if (x.layer == config.layers) {
+        slot.mtp = &*model.mtp;
+        slot.layer = &model.mtp->layer;
+      } else if (x.layer >= 0) {
+        slot.layer = &model.layers[static_cast<size_t>(x.layer)];
+      }
+      x.entry->weight(slot) = backend.upload(t);
+    }
+    if (tensors.source)
+      tensors.source->drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+  });
+  complaints.throw_if_any("weights that are not numbers");
+  return model;
+}
+
+ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors) {
+  const ModelShape& s = config.shape;
+  ModelSizes sizes;
+  for (const BoundTensor& bound : tensors.tensors) {
+    const HostTensor& t = bound.tensor;
+    const auto component = static_cast<size_t>(bound.component);
+    const int64_t parameters = t.rows * t.cols;
+    const bool mtp = bound.component == Component::kMtp;
+    // The first top_k experts stand for the chosen ones.
+    const bool routed = bound.expert >= 0;
+    sizes.total_parameters += parameters;
+    sizes.weight_bytes += t.bytes();
+    sizes.component_bytes[component] += t.bytes();
+    if (!mtp) sizes.main_parameters += parameters;
+    if (routed && bound.expert >= s.top_k) continue;
+    if (!mtp) sizes.active_parameters += parameters;
+    sizes.component_token_bytes[component] +=
+        bound.component == Component::kEmbed ? t.bytes() / t.rows : t.bytes();
+  }
+  int64_t mla = 0;
+  for (const bool is_mla : config.is_mla) mla += is_mla ? 1 : 0;
+  const int64_t kda = config.layers - mla;
+  const int64_t latent = (mla + (tensors.has_mtp ? 1 : 0)) * (s.latent + s.rope);
+  sizes.latent_bytes_per_token_exact = latent * 4;
+  sizes.latent_bytes_per_token_fast = latent * 2;
+  sizes.recurrent_bytes = kda * s.heads * s.head_dim * s.head_dim * 4;
+  sizes.conv_bytes = kda * 3 * (s.conv_kernel - 1) * s.heads * s.head_dim * 4;
+  sizes.state_bytes = sizes.recurrent_bytes + sizes.conv_bytes;
+  return sizes;
+}
+
+}  // namespace spk
