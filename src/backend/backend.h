@@ -83,6 +83,8 @@ class Backend {
   // L2-normalises q (scaled by D^-1/2) and k per head, runs the delta rule over the rows, updates the state.
   virtual void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g,
                        const Rows& beta, const LayerState& state, const Rows& o) = 0;
+  // Folds the first `rows` records of the last verify pass into the state: what the next pass would do first.
+  virtual void commit(const LayerState& state, int64_t rows);
   // o = rms_norm per head (o_norm) * sigmoid(gate), in place
   virtual void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) = 0;
 

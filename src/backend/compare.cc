@@ -146,6 +146,13 @@ class Compare final : public Backend {
                        side(state, f), side(o, f));
         });
   }
+  void commit(const LayerState& state, int64_t rows) override {
+    if (!state.kda_state.buffer) return;
+    run("commit", {state.kda_state, state.conv_tail, state.record_in, state.record_k,
+                   state.record_u, state.record_g},
+        {{"state.kda_state", state.kda_state}, {"state.conv_tail", state.conv_tail}},
+        [&](Backend& back, bool f) { back.commit(side(state, f), rows); });
+  }
   void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) override {
     run("norm_gate", {o, gate}, {{"o", o}}, [&](Backend& back, bool f) {
       back.norm_gate(side(o, f), side(gate, f), side(o_norm, f));
@@ -318,7 +325,11 @@ class Compare final : public Backend {
     return first ? pair->a : pair->b;
   }
   LayerState side(const LayerState& x, bool f) const {
-    return {side(x.kda_state, f), side(x.conv_tail, f), side(x.latent, f)};
+    LayerState y = x;
+    for (Rows* r : {&y.kda_state, &y.conv_tail, &y.latent, &y.record_in, &y.record_k, &y.record_u,
+                    &y.record_g})
+      *r = side(*r, f);
+    return y;
   }
   Ffn side(const Ffn& x, bool f) const { return {side(x.gate, f), side(x.up, f), side(x.down, f)}; }
   Kda side(const Kda& x, bool f) const {

@@ -156,12 +156,20 @@ struct LayerState {
   Rows kda_state;  // [H*D, D]: per head D keys x D values
   Rows conv_tail;  // [3 * (kernel-1), H*D]: q, k, v blocks, oldest first, inputs before the convolution
   Rows latent;     // [context, latent + rope]: normed latent, then the rotated key
+  // What a verify pass leaves of each row, so that accepted rows can be folded into the state afterwards (KDA only).
+  Rows record_in;                     // [3 * kMaxVerify, H*D]: q, k, v blocks, inputs before the convolution
+  Rows record_k, record_u, record_g;  // [kMaxVerify, H*D]: normalised key, write vector, log decay
 };
+
+// Rows of one verify pass: the last committed token and up to seven drafts.
+inline constexpr int64_t kMaxVerify = 8;
 
 enum class StepKind : uint8_t {
   kPrefill,  // rows of one prompt chunk; the chunked recurrence is allowed
   kDecode,   // one row
-  kVerify,   // the last committed token and its drafts; states stay as they are, rows leave records
+  kVerify,   // the last committed token and its drafts, at most kMaxVerify rows. The recurrent states take the `fold`
+             // accepted rows of the pass before and stay there; this pass runs on a private copy, row after row with the
+             // one-row recurrence, and leaves records.
 };
 
 // Rows [0, rows) of this step are positions first_position .. first_position + rows - 1 of the sequence.
@@ -169,6 +177,7 @@ struct Step {
   StepKind kind = StepKind::kDecode;
   int64_t rows = 0;
   int64_t first_position = 0;
+  int64_t fold = 0;    // kVerify: rows of the pass before that were accepted and go into the states first
   Ints tokens;         // [rows]
   int64_t hidden_first = 0;  // rows [hidden_first, rows) leave their final-normed hidden in Scratch::hidden
   Ints routes_in;      // [rows, (moe layers + 1) * top_k] or empty: use these experts instead of the router's choice

@@ -124,8 +124,10 @@ class Reference final : public Backend {
   }
 
   void begin(const Step& step) override {
-    SPK_CHECK(step.kind != StepKind::kVerify);
     first_position_ = step.first_position;
+    verify_ = step.kind == StepKind::kVerify;
+    fold_ = step.fold;
+    SPK_CHECK(!verify_ || (step.rows <= kMaxVerify && fold_ <= kMaxVerify));
   }
   void end() override {}
 
@@ -168,19 +170,31 @@ class Reference final : public Backend {
     const Rows* in[3] = {&q, &k, &v};
     const Weight* taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
     const int64_t past = shape_.conv_kernel - 1;
+    if (verify_) fold_tail(state, fold_);
+    std::vector<double> tail(static_cast<size_t>(past));
     for (int s = 0; s < 3; ++s) {
       for (int64_t c = 0; c < in[s]->cols; ++c) {
         const double* tap = values(*taps[s]) + c * shape_.conv_kernel;
+        for (int64_t j = 0; j < past; ++j) tail[j] = row_of(state.conv_tail, s * past + j)[c];
         for (int64_t i = 0; i < in[s]->rows; ++i) {
-          double sum = tap[past] * row_of(*in[s], i)[c];
-          for (int64_t j = 0; j < past; ++j) sum += tap[j] * row_of(state.conv_tail, s * past + j)[c];
-          for (int64_t j = 0; j + 1 < past; ++j)
-            row_of(state.conv_tail, s * past + j)[c] = row_of(state.conv_tail, s * past + j + 1)[c];
-          row_of(state.conv_tail, s * past + past - 1)[c] = row_of(*in[s], i)[c];
-          row_of(*in[s], i)[c] = silu(sum);
+          double& x = row_of(*in[s], i)[c];
+          if (verify_) row_of(state.record_in, s * kMaxVerify + i)[c] = x;
+          double sum = tap[past] * x;
+          for (int64_t j = 0; j < past; ++j) sum += tap[j] * tail[j];
+          std::rotate(tail.begin(), tail.begin() + 1, tail.end());
+          tail[past - 1] = x;
+          x = silu(sum);
         }
+        if (verify_) continue;
+        for (int64_t j = 0; j < past; ++j) row_of(state.conv_tail, s * past + j)[c] = tail[j];
       }
     }
+  }
+
+  void commit(const LayerState& state, int64_t rows) override {
+    if (!state.kda_state.buffer) return;
+    fold_tail(state, rows);
+    fold_state(state, rows);
   }
 
   void kda_gate(const Rows& f, const Rows& b, const Kda& w) override {
@@ -197,6 +211,14 @@ class Reference final : public Backend {
   void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
                const LayerState& state, const Rows& o) override {
     const int64_t d = shape_.head_dim;
+    Rows s = state.kda_state;
+    if (verify_) {
+      fold_state(state, fold_);
+      private_.resize(static_cast<size_t>(s.rows * s.cols));
+      const Rows copied = view(private_, s.rows, s.cols);
+      copy(s, copied);
+      s = copied;
+    }
     std::vector<double> qn(static_cast<size_t>(d)), kn(qn), u(qn);
     for (int64_t i = 0; i < q.rows; ++i) {
       for (int64_t h = 0; h < shape_.heads; ++h) {
@@ -205,23 +227,20 @@ class Reference final : public Backend {
         const double* vh = row_of(v, i) + h * d;
         const double* gh = row_of(g, i) + h * d;
         double* oh = row_of(o, i) + h * d;
-        for (int64_t a = 0; a < d; ++a) {  // decay first
-          double* s = row_of(state.kda_state, h * d + a);
-          const double alpha = std::exp(gh[a]);
-          for (int64_t b = 0; b < d; ++b) s[b] *= alpha;
-        }
         for (int64_t b = 0; b < d; ++b) {  // the delta uses the decayed state
           double seen = 0;
-          for (int64_t a = 0; a < d; ++a) seen += row_of(state.kda_state, h * d + a)[b] * kn[a];
+          for (int64_t a = 0; a < d; ++a) seen += std::exp(gh[a]) * row_of(s, h * d + a)[b] * kn[a];
           u[b] = row_of(beta, i)[h] * (vh[b] - seen);
         }
-        std::fill_n(oh, d, 0.0);
-        for (int64_t a = 0; a < d; ++a) {  // the output uses the updated state
-          double* s = row_of(state.kda_state, h * d + a);
-          for (int64_t b = 0; b < d; ++b) {
-            s[b] += kn[a] * u[b];
-            oh[b] += qn[a] * s[b];
-          }
+        update(s, h, gh, kn.data(), u.data());
+        for (int64_t b = 0; b < d; ++b) {  // the output uses the updated state
+          oh[b] = 0;
+          for (int64_t a = 0; a < d; ++a) oh[b] += qn[a] * row_of(s, h * d + a)[b];
+        }
+        if (verify_) {
+          std::copy_n(kn.data(), d, row_of(state.record_k, i) + h * d);
+          std::copy_n(u.data(), d, row_of(state.record_u, i) + h * d);
+          std::copy_n(gh, d, row_of(state.record_g, i) + h * d);
         }
       }
     }
@@ -387,6 +406,36 @@ class Reference final : public Backend {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i] / std::sqrt(sum + 1e-6) * scale;
   }
 
+  // S <- diag(exp g) S + k u^T for one head: the whole recurrence, once u is known.
+  void update(const Rows& s, int64_t h, const double* g, const double* k, const double* u) const {
+    const int64_t d = shape_.head_dim;
+    for (int64_t a = 0; a < d; ++a) {
+      double* row = row_of(s, h * d + a);
+      for (int64_t b = 0; b < d; ++b) row[b] = std::exp(g[a]) * row[b] + k[a] * u[b];
+    }
+  }
+
+  void fold_state(const LayerState& state, int64_t rows) const {
+    const int64_t d = shape_.head_dim;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t h = 0; h < shape_.heads; ++h)
+        update(state.kda_state, h, row_of(state.record_g, i) + h * d,
+               row_of(state.record_k, i) + h * d, row_of(state.record_u, i) + h * d);
+  }
+
+  void fold_tail(const LayerState& state, int64_t rows) {
+    const int64_t past = shape_.conv_kernel - 1;
+    for (int s = 0; s < 3; ++s) {
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j + 1 < past; ++j)
+          copy(state.conv_tail.slice_rows(s * past + j + 1, 1),
+               state.conv_tail.slice_rows(s * past + j, 1));
+        copy(state.record_in.slice_rows(s * kMaxVerify + i, 1),
+             state.conv_tail.slice_rows(s * past + past - 1, 1));
+      }
+    }
+  }
+
   void rotate(double* x, int64_t position) const {
     for (int64_t j = 0; j < shape_.rope / 2; ++j) {
       const double angle = static_cast<double>(position) * shape_.rope_freq[j];
@@ -448,15 +497,21 @@ class Reference final : public Backend {
   Counters counters_;
   double bandwidth_ = 0;
   int64_t first_position_ = 0;
+  int64_t fold_ = 0;
+  bool verify_ = false;
   std::deque<RefTensor> tensors_;
   std::vector<std::unique_ptr<void, decltype(&std::free)>> memory_;
-  std::vector<double> row_, scores_;
+  std::vector<double> row_, scores_, private_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options) {
   return std::make_unique<Reference>(options);
+}
+
+void Backend::commit(const LayerState&, int64_t) {
+  SPK_CHECK(!"this back end has no verify pass");
 }
 
 void Backend::fused(Block, const Layer&, const LayerState&, const Scratch&) {

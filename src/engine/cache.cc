@@ -42,6 +42,10 @@ LayerState carve_layer(const ModelShape& s, bool mla, int64_t context, Carver& c
   } else {
     state.kda_state = carver.rows(s.heads * s.head_dim, s.head_dim);
     state.conv_tail = carver.rows(3 * (s.conv_kernel - 1), s.heads * s.head_dim);
+    state.record_in = carver.rows(3 * kMaxVerify, s.heads * s.head_dim);
+    state.record_k = carver.rows(kMaxVerify, s.heads * s.head_dim);
+    state.record_u = carver.rows(kMaxVerify, s.heads * s.head_dim);
+    state.record_g = carver.rows(kMaxVerify, s.heads * s.head_dim);
   }
   return state;
 }
