@@ -36,7 +36,7 @@ soak:
 fuzz:
 	@tools/setup.sh ci
 	@tools/configure.sh fuzz
-	@cmake --build build-fuzz
+	@cmake --build build-fuzz --target fuzzers
 	@tools/run_fuzz.sh $(FUZZ_SECONDS)
 
 asan tsan:
