@@ -166,10 +166,9 @@ inline constexpr int64_t kMaxVerify = 8;
 
 enum class StepKind : uint8_t {
   kPrefill,  // rows of one prompt chunk; the chunked recurrence is allowed
-  kDecode,   // one row
-  kVerify,   // the last committed token and its drafts, at most kMaxVerify rows. The recurrent states take the `fold`
-             // accepted rows of the pass before and stay there; this pass runs on a private copy, row after row with the
-             // one-row recurrence, and leaves records.
+  kDecode,   // one row, straight into the states
+  kVerify,   // the last committed token and its drafts, at most kMaxVerify rows: the recurrent states are not written;
+             // the rows run on a private copy, one after another with the one-row recurrence, and leave records
 };
 
 // Rows [0, rows) of this step are positions first_position .. first_position + rows - 1 of the sequence.
@@ -177,7 +176,7 @@ struct Step {
   StepKind kind = StepKind::kDecode;
   int64_t rows = 0;
   int64_t first_position = 0;
-  int64_t fold = 0;    // kVerify: rows of the pass before that were accepted and go into the states first
+  int64_t fold = 0;  // kDecode, kVerify: rows of the verify pass before that were accepted; the states take them first
   Ints tokens;         // [rows]
   int64_t hidden_first = 0;  // rows [hidden_first, rows) leave their final-normed hidden in Scratch::hidden
   Ints routes_in;      // [rows, (moe layers + 1) * top_k] or empty: use these experts instead of the router's choice

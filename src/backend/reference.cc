@@ -127,7 +127,7 @@ class Reference final : public Backend {
     first_position_ = step.first_position;
     verify_ = step.kind == StepKind::kVerify;
     fold_ = step.fold;
-    SPK_CHECK(!verify_ || (step.rows <= kMaxVerify && fold_ <= kMaxVerify));
+    SPK_CHECK((!verify_ || step.rows <= kMaxVerify) && fold_ <= kMaxVerify);
   }
   void end() override {}
 
@@ -170,7 +170,7 @@ class Reference final : public Backend {
     const Rows* in[3] = {&q, &k, &v};
     const Weight* taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
     const int64_t past = shape_.conv_kernel - 1;
-    if (verify_) fold_tail(state, fold_);
+    fold_tail(state, fold_);
     std::vector<double> tail(static_cast<size_t>(past));
     for (int s = 0; s < 3; ++s) {
       for (int64_t c = 0; c < in[s]->cols; ++c) {
@@ -212,8 +212,8 @@ class Reference final : public Backend {
                const LayerState& state, const Rows& o) override {
     const int64_t d = shape_.head_dim;
     Rows s = state.kda_state;
+    fold_state(state, fold_);
     if (verify_) {
-      fold_state(state, fold_);
       private_.resize(static_cast<size_t>(s.rows * s.cols));
       const Rows copied = view(private_, s.rows, s.cols);
       copy(s, copied);

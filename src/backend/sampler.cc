@@ -26,6 +26,8 @@ constexpr double kGreedyBelow = 1e-6;
 
 }  // namespace
 
+bool is_greedy(const SamplerParams& params) { return params.temperature < kGreedyBelow; }
+
 void check_params(const SamplerParams& p, int64_t vocab) {
   check_range("temperature", p.temperature, 0, 100, "from 0 to 100");
   if (p.top_k < -1) fail_usage("top_k: expected -1 or 0 (off) or a count, found ", p.top_k);
@@ -70,12 +72,19 @@ void Sampler::accept(int32_t id) {
   ++answer_count_[id];
 }
 
+void Sampler::retract(int32_t id) {
+  SPK_DCHECK(answer_count_[id] > 0);
+  // The id may stay in touched_ with count zero: penalties skip it and reset() clears it all the same.
+  --answer_count_[id];
+}
+
 void Sampler::apply_penalties(std::span<const float> logits, const SamplerParams& p) {
   work_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : p.logit_bias) work_[id] += static_cast<float>(bias);
   const bool repeat = p.repetition_penalty != 1.0;
   if (!repeat && p.presence_penalty == 0 && p.frequency_penalty == 0) return;
   for (int32_t id : touched_) {
+    if (prompt_count_[id] + answer_count_[id] == 0) continue;  // retracted
     double x = work_[id];
     if (repeat) x = x > 0 ? x / p.repetition_penalty : x * p.repetition_penalty;
     if (answer_count_[id] > 0) x -= p.presence_penalty + p.frequency_penalty * answer_count_[id];
@@ -83,10 +92,11 @@ void Sampler::apply_penalties(std::span<const float> logits, const SamplerParams
   }
 }
 
-int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, int64_t position) {
+int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p,
+                           int64_t position, float& top) {
   SPK_CHECK(logits.size() == prompt_count_.size());
   apply_penalties(logits, p);
-  float top = -std::numeric_limits<float>::infinity();
+  top = -std::numeric_limits<float>::infinity();
   int32_t best = -1;
   for (size_t i = 0; i < work_.size(); ++i) {
     if (std::isnan(work_[i]))
@@ -99,7 +109,11 @@ int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, i
   }
   if (best < 0)
     throw Error(ErrorKind::kResource, cat("no token has a finite logit at position ", position));
-  if (p.temperature < kGreedyBelow) return best;
+  candidates_.clear();
+  if (is_greedy(p)) {
+    candidates_.push_back({top, best});
+    return best;
+  }
 
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -107,7 +121,6 @@ int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, i
   const auto weight = [&](float logit) {
     return std::exp((static_cast<double>(logit) - top) / p.temperature);
   };
-  candidates_.clear();
   for (size_t i = 0; i < work_.size(); ++i)
     candidates_.push_back({work_[i], static_cast<int32_t>(i)});
 
@@ -134,10 +147,17 @@ int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, i
     }
     candidates_.resize(std::max<size_t>(keep, 1));
   }
+  if (p.min_p > 0)
+    std::erase_if(candidates_, [&](const Candidate& c) { return weight(c.logit) < p.min_p; });
+  return best;
+}
 
+int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, int64_t position) {
+  float top;
+  int32_t best = survivors(logits, p, position, top);
+  if (candidates_.size() == 1) return candidates_[0].id;
   double best_score = -std::numeric_limits<double>::infinity();
   for (const Candidate& c : candidates_) {
-    if (p.min_p > 0 && weight(c.logit) < p.min_p) continue;
     const double u = uniform_at(p.seed, p.choice, static_cast<uint64_t>(position),
                                 static_cast<uint32_t>(c.id));
     const double score = static_cast<double>(c.logit) / p.temperature - std::log(-std::log(u));
@@ -147,6 +167,39 @@ int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, i
     }
   }
   return best;
+}
+
+void Sampler::distribution(std::span<const float> logits, const SamplerParams& p, int64_t position,
+                           std::vector<TokenProbability>& out) {
+  float top;
+  survivors(logits, p, position, top);
+  std::sort(candidates_.begin(), candidates_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  out.clear();
+  double total = 0;
+  for (const Candidate& c : candidates_) {
+    const double w = candidates_.size() == 1
+                         ? 1.0
+                         : std::exp((static_cast<double>(c.logit) - top) / p.temperature);
+    out.push_back({c.id, w});
+    total += w;
+  }
+  for (TokenProbability& t : out) t.probability /= total;
+}
+
+int32_t draw_from(std::span<const TokenProbability> distribution, double u) {
+  double total = 0;
+  for (const TokenProbability& t : distribution) total += t.probability;
+  double left = u * total;
+  int32_t last = -1;
+  for (const TokenProbability& t : distribution) {
+    if (t.probability <= 0) continue;
+    last = t.id;  // rounding may leave a rest beyond the last token
+    left -= t.probability;
+    if (left < 0) break;
+  }
+  SPK_CHECK(last >= 0);
+  return last;
 }
 
 void Sampler::logprobs(std::span<const float> logits, int count, int32_t chosen,

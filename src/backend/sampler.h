@@ -25,6 +25,8 @@ struct SamplerParams {
   uint64_t choice = 0;  // index of the choice when n > 1
 };
 
+bool is_greedy(const SamplerParams& params);
+
 // Range check of all fields; Error(kUsage) naming field, range and value.
 void check_params(const SamplerParams& params, int64_t vocab);
 
@@ -36,6 +38,17 @@ struct TokenLogprob {
   double logprob = 0;
 };
 
+struct TokenProbability {
+  int32_t id = -1;
+  double probability = 0;
+};
+
+// Random numbers that are not a token's own: purposes that must not share noise. Above every token id.
+enum class Draw : uint32_t { kDraft = 0xffffff00u, kAccept, kResidual };
+
+// Inverse CDF over a distribution (need not be normalised); u in (0, 1).
+int32_t draw_from(std::span<const TokenProbability> distribution, double u);
+
 class Sampler {
  public:
   explicit Sampler(int64_t vocab);
@@ -43,9 +56,14 @@ class Sampler {
   // Token counts the penalties see. `prompt` counts only for the repetition penalty.
   void reset(std::span<const int32_t> prompt);
   void accept(int32_t id);
+  void retract(int32_t id);  // undoes one accept: a draft that was only tried
 
   // Chooses the token for absolute position `position` from one row of logits [vocab]. NaN logits are an Error.
   int32_t sample(std::span<const float> logits, const SamplerParams& params, int64_t position);
+
+  // The same row as a distribution: the surviving ids in ascending order with their probabilities. Greedy is one id.
+  void distribution(std::span<const float> logits, const SamplerParams& params, int64_t position,
+                    std::vector<TokenProbability>& out);
 
   // Log-probabilities of the plain softmax of the row (before any parameter), the `top` best first.
   void logprobs(std::span<const float> logits, int top, int32_t chosen, TokenLogprob& chosen_out,
@@ -56,6 +74,9 @@ class Sampler {
     float logit;
     int32_t id;
   };
+  // Leaves the surviving ids in candidates_, best first id returned; `top` is the best logit.
+  int32_t survivors(std::span<const float> logits, const SamplerParams& params, int64_t position,
+                    float& top);
   void apply_penalties(std::span<const float> logits, const SamplerParams& params);
 
   std::vector<float> work_;

@@ -16,7 +16,7 @@ void compare_backends(const TensorSource& source, const ModelConfig& config, con
   const TensorSet set = bind_tensors(config, source);
   const Model model = load_model(config, set, *pair);
   const auto n = static_cast<int64_t>(tokens.size());
-  Session session(model, *pair, n, std::min(n, a.chunk));
+  Session session(model, *pair, n, std::min(n, a.chunk), false);
   try {
     const int64_t alone = n - n / 4;  // from here on token by token
     for (int64_t at = 0; at < n;) {

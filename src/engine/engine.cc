@@ -113,7 +113,8 @@ struct Engine::Impl {
     model = load_model(config, tensors, *backend);
     model.plan = backend->plan();
     session = std::make_unique<Session>(model, *backend, memory.context,
-                                        std::min(options.chunk, memory.context));
+                                        std::min(options.chunk, memory.context),
+                                        options.draft != 0);
     stops = config.eos;
     if (config.pad >= 0) stops.push_back(config.pad);  // the family's <|endoftext|>
   }
@@ -158,6 +159,61 @@ std::string Engine::plan_text() const {
   return out;
 }
 
+// The stop rules and the text of one answer, token by token.
+class Engine::Answer {
+ public:
+  Answer(Impl& engine, const GenerateRequest& request, int64_t limit, GenerateResult& result,
+         const std::function<bool(const TokenEvent&)>& on_token)
+      : e_(engine),
+        request_(request),
+        limit_(limit),
+        result_(result),
+        on_token_(on_token),
+        matcher_(request.stop) {
+    if (e_.tokenizer) detokenizer_.emplace(*e_.tokenizer);
+  }
+
+  // Takes the next token and the logits that chose it; false when the answer is over.
+  bool take(int32_t id, std::span<const float> logits) {
+    ++result_.timings.output_tokens;
+    TokenEvent event;
+    event.id = id;
+    if (request_.top_logprobs >= 0) {
+      e_.sampler.logprobs(logits, request_.top_logprobs, id, event.logprob, e_.top);
+      event.top = e_.top;
+    }
+    const bool ended = !request_.ignore_eos && e_.is_end(id);
+    std::string text;
+    if (!ended) {
+      result_.tokens.push_back(id);
+      if (detokenizer_) text = matcher_.push(detokenizer_->push(id));
+      event.is_markup = e_.tokenizer && e_.tokenizer->is_added(id);
+    }
+    const bool full = static_cast<int64_t>(result_.tokens.size()) >= limit_;
+    if ((ended || full) && detokenizer_ && !matcher_.stopped()) {
+      text += matcher_.push(detokenizer_->finish());
+      if (!matcher_.stopped()) text += matcher_.finish();
+    }
+    event.text = text;
+    result_.text += text;
+    result_.reason =
+        ended || matcher_.stopped() ? FinishReason::kStop : FinishReason::kLength;
+    const bool wanted = on_token_(event);
+    if (ended || full || matcher_.stopped()) return false;
+    if (!wanted) result_.reason = FinishReason::kCancelled;
+    return wanted;
+  }
+
+ private:
+  Impl& e_;
+  const GenerateRequest& request_;
+  int64_t limit_;
+  GenerateResult& result_;
+  const std::function<bool(const TokenEvent&)>& on_token_;
+  StopMatcher matcher_;
+  std::optional<Detokenizer> detokenizer_;
+};
+
 GenerateResult Engine::generate(const GenerateRequest& request,
                                 const std::function<bool(const TokenEvent&)>& on_token) {
   Impl& e = *impl_;
@@ -175,72 +231,49 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   const int64_t room = e.memory.context - prompt_size;
   const int64_t limit = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
 
-  GenerateResult result;
-  result.timings.prompt_tokens = prompt_size;
-  StopMatcher matcher(request.stop);
-  std::optional<Detokenizer> detokenizer;
-  if (e.tokenizer) detokenizer.emplace(*e.tokenizer);
-  result.tokens.reserve(static_cast<size_t>(std::min<int64_t>(limit, 4096)));
-
   const auto cancelled = [&] { return request.cancel && request.cancel->load(); };
+  GenerateResult result;
+  Timings& timings = result.timings;
+  timings.prompt_tokens = prompt_size;
+  Answer answer(e, request, limit, result, on_token);
+
   const Clock::time_point start = Clock::now();
   const Session::Synced synced = e.session->sync(request.prompt, [&] { return !cancelled(); });
-  result.timings.cached_tokens = synced.reused;
-  result.timings.prefill_seconds = seconds_since(start);
+  timings.cached_tokens = synced.reused;
+  timings.prefill_seconds = seconds_since(start);
   if (!synced.complete) {
     result.reason = FinishReason::kCancelled;
     return result;
   }
   e.sampler.reset(request.prompt);
+  std::span<const float> logits = e.session->logits();
+  int32_t last = e.sampler.sample(logits, request.sampling, prompt_size);
+  e.sampler.accept(last);
+  timings.prefill_seconds = seconds_since(start);
+  const Clock::time_point first_token = Clock::now();
+  const Counters before = e.backend->counters();
+  bool open = answer.take(last, logits);
 
-  Clock::time_point first_token = Clock::now();
-  Counters before = e.backend->counters();
-  TokenEvent event;
-  std::string text;
-  for (;;) {
-    const auto position = static_cast<int64_t>(e.session->tokens().size());
-    const std::span<const float> logits = e.session->logits();
-    const int32_t id = e.sampler.sample(logits, request.sampling, position);
-    if (result.timings.output_tokens++ == 0) {
-      first_token = Clock::now();
-      result.timings.prefill_seconds = seconds_since(start);
-      before = e.backend->counters();
+  const bool greedy_or_seeded = request.seeded || is_greedy(request.sampling);
+  const AcceptRule rule = greedy_or_seeded ? AcceptRule::kCoupled : AcceptRule::kRejection;
+  DepthPolicy policy(e.options.draft, e.session->can_draft() ? kMaxDrafts : 0);
+  while (open && !cancelled()) {
+    const int64_t left = limit - static_cast<int64_t>(result.tokens.size());
+    const int depth = policy.next(static_cast<int>(std::min<int64_t>(left - 1, kMaxDrafts)));
+    const CycleResult cycle = e.session->cycle(last, depth, rule, e.sampler, request.sampling);
+    policy.observe(cycle);
+    timings.drafts.add(cycle);
+    for (int i = 0; open && i < cycle.count; ++i) {
+      last = cycle.tokens[i];
+      open = answer.take(last, e.session->cycle_logits(i));
+      if (!open) e.session->keep(i + 1);
     }
-    event = {};
-    event.id = id;
-    if (request.top_logprobs >= 0) {
-      e.sampler.logprobs(logits, request.top_logprobs, id, event.logprob, e.top);
-      event.top = e.top;
-    }
-    e.sampler.accept(id);
-    const bool ended = !request.ignore_eos && e.is_end(id);
-    text.clear();
-    if (!ended) {
-      result.tokens.push_back(id);
-      if (detokenizer) text = matcher.push(detokenizer->push(id));
-      event.is_markup = e.tokenizer && e.tokenizer->is_special(id);
-    }
-    const bool full = static_cast<int64_t>(result.tokens.size()) >= limit;
-    const bool last = ended || matcher.stopped() || full;
-    if (last && detokenizer && !matcher.stopped()) {
-      text += matcher.push(detokenizer->finish());
-      if (!matcher.stopped()) text += matcher.finish();
-    }
-    event.text = text;
-    result.text += text;
-    result.reason = ended || matcher.stopped() ? FinishReason::kStop : FinishReason::kLength;
-    const bool wanted = on_token(event) && !cancelled();
-    if (last) break;
-    if (!wanted) {
-      result.reason = FinishReason::kCancelled;
-      break;
-    }
-    e.session->step(id);
   }
-  result.timings.decode_seconds = seconds_since(first_token);
+  if (open) result.reason = FinishReason::kCancelled;
+  timings.decode_seconds = seconds_since(first_token);
   const Counters& after = e.backend->counters();
-  result.timings.weight_bytes = after.weight_bytes - before.weight_bytes;
-  result.timings.state_bytes = after.state_bytes - before.state_bytes;
+  timings.weight_bytes = after.weight_bytes - before.weight_bytes;
+  timings.state_bytes = after.state_bytes - before.state_bytes;
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include "backend/backend.h"
 #include "backend/sampler.h"
 #include "formats/checkpoint.h"
+#include "engine/speculate.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
 
@@ -29,7 +30,7 @@ struct EngineOptions {
   int64_t context = 0;       // 0: the config's, cut to what fits
   std::string rope_scaling;  // "", none, yarn:FACTOR
   int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
-  int64_t max_layers = 0;    // --layers: 0 = all
+  int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
 };
 
 // What will be allocated, decided before the first allocation.
@@ -48,6 +49,7 @@ struct GenerateRequest {
   int64_t max_tokens = 0;  // 0: up to the context
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  bool seeded = true;     // the caller chose the seed: the text must not depend on drafts (speculate.h)
   int top_logprobs = -1;  // -1: none
   const std::atomic<bool>* cancel = nullptr;  // looked at between prefill chunks and tokens; any thread may set it
 };
@@ -72,6 +74,7 @@ struct Timings {
   double decode_seconds = 0;  // of all tokens after the first
   uint64_t weight_bytes = 0;  // read while decoding
   uint64_t state_bytes = 0;
+  DraftCounters drafts;
   double bytes_per_token() const;
   double decode_tok_s() const;
   double gigabytes_per_second() const;
@@ -119,6 +122,7 @@ class Engine {
 
  private:
   struct Impl;
+  class Answer;
   std::unique_ptr<Impl> impl_;
 };
 

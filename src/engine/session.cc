@@ -11,7 +11,7 @@ int64_t head_rows_for(int64_t vocab, int64_t chunk, size_t real_bytes) {
   return std::min(chunk, std::max<int64_t>(8, fit));
 }
 
-Session::Session(const Model& model, Backend& backend, int64_t context, int64_t chunk)
+Session::Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts)
     : model_(model),
       backend_(backend),
       context_(context),
@@ -19,9 +19,11 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
       cache_(model, context, backend),
       scratch_(make_scratch(
           model.config.shape, model.mtp.has_value(), chunk,
-          head_rows_for(model.config.shape.vocab, chunk, backend.real_bytes()), backend)) {
-  step_tokens_ = {backend.alloc(static_cast<size_t>(chunk) * sizeof(int32_t), "step tokens"), 0,
-                  chunk, 1, 1};
+          head_rows_for(model.config.shape.vocab, chunk, backend.real_bytes()), backend)),
+      step_tokens_{backend.alloc(static_cast<size_t>(chunk) * sizeof(int32_t), "step tokens"), 0,
+                   chunk, 1, 1},
+      drafts_(drafts && model.mtp),
+      cycle_(model, backend, cache_.layers(), cache_.mtp(), scratch_, step_tokens_, chunk) {
   tokens_.reserve(static_cast<size_t>(context));
   logits_.resize(static_cast<size_t>(scratch_.logits.rows * scratch_.logits.cols));
 }
@@ -29,6 +31,8 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
 void Session::reset() {
   tokens_.clear();
   pending_ = 0;
+  cycling_ = false;
+  cycle_.reset();
   cache_.reset();
 }
 
@@ -96,8 +100,11 @@ std::span<const float> Session::logits() {
 }
 
 void Session::run(std::span<const int32_t> tokens) {
+  const StepKind kind = tokens.size() == 1 ? StepKind::kDecode : StepKind::kPrefill;
+  const Advance step{tokens, kind, drafts_, {}, {}};
   try {
-    advance({tokens, tokens.size() == 1 ? StepKind::kDecode : StepKind::kPrefill, false, {}, {}});
+    advance(step);
+    if (drafts_) advance_mtp(step, [](int64_t, const Rows&) {});
     carry();
   } catch (...) {
     reset();
@@ -105,13 +112,36 @@ void Session::run(std::span<const int32_t> tokens) {
   }
 }
 
-void Session::step(int32_t token) { run({&token, 1}); }
+CycleResult Session::cycle(int32_t last, int depth, AcceptRule rule, Sampler& sampler,
+                           const SamplerParams& params) {
+  const auto position = static_cast<int64_t>(tokens_.size());
+  SPK_CHECK(position + depth + 1 <= context_ && (depth == 0 || can_draft()));
+  try {
+    if (!cycling_) cycle_.start(position);
+    cycling_ = true;
+    const CycleResult result = cycle_.run(last, position, depth, rule, sampler, params);
+    cycle_start_ = position;
+    tokens_.push_back(last);
+    tokens_.insert(tokens_.end(), result.tokens.begin(), result.tokens.begin() + result.count - 1);
+    return result;
+  } catch (...) {
+    reset();
+    throw;
+  }
+}
+
+void Session::keep(int64_t rows) {
+  cycle_.keep(rows);
+  tokens_.resize(static_cast<size_t>(cycle_start_ + rows));
+}
 
 Session::Synced Session::sync(std::span<const int32_t> tokens,
                               const std::function<bool()>& keep_going) {
   const bool extends = tokens.size() >= tokens_.size() && !tokens_.empty() &&
                        std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
   if (!extends) reset();
+  if (cycling_) cycle_.settle();
+  cycling_ = false;
   Synced result;
   result.reused = static_cast<int64_t>(tokens_.size());
   while (tokens_.size() < tokens.size()) {

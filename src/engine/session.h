@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/cache.h"
+#include "model/cycle.h"
 #include "model/model.h"
 
 namespace spk {
@@ -26,8 +27,9 @@ struct Advance {
 
 class Session {
  public:
-  // Allocates caches and scratch for `context` tokens and steps of up to `chunk` rows.
-  Session(const Model& model, Backend& backend, int64_t context, int64_t chunk);
+  // Allocates caches and scratch for `context` tokens and steps of up to `chunk` rows. With `drafts` the prompt also goes
+  // through the MTP layer, so that cycles can draft.
+  Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts);
 
   struct Synced {
     int64_t reused = 0;    // tokens that were already there
@@ -35,9 +37,17 @@ class Session {
   };
   // Makes tokens() equal to `tokens`: nothing, extend, or rebuild from the start.
   Synced sync(std::span<const int32_t> tokens, const std::function<bool()>& keep_going);
-  // Appends one token. On an Error the session is reset: never a half-done state.
-  void step(int32_t token);
-  // Back to the first `position` tokens, by running them again.
+  // Runs `last` and `depth` drafts after it; returns the committed tokens that follow. tokens() grows by `last` and the
+  // accepted drafts. After an answer that a stop rule cut, keep(n) takes back all but the first n of those.
+  // On an Error the session is reset: never a half-done state.
+  CycleResult cycle(int32_t last, int depth, AcceptRule rule, Sampler& sampler,
+                    const SamplerParams& params);
+  void keep(int64_t rows);
+  // Logits that chose result.tokens[row] of the last cycle.
+  std::span<const float> cycle_logits(int row) const { return cycle_.row_logits(row); }
+  bool can_draft() const { return drafts_ && chunk_ > 1; }
+  void inject(DraftFault fault, void* context) { cycle_.inject(fault, context); }
+  // Back to the first `position` tokens, by running them again: a recurrent state cannot be rewound.
   void rewind(int64_t position);
   void reset();
 
@@ -45,7 +55,7 @@ class Session {
   int64_t context() const { return context_; }
   int64_t chunk() const { return chunk_; }
 
-  // Logits after the last token; valid until the next call. There must be a token.
+  // Logits after the last token of a sync; valid until the next call. There must be a token.
   std::span<const float> logits();
 
   // ---- for teacher forcing ----
@@ -70,6 +80,10 @@ class Session {
   Cache cache_;
   Scratch scratch_;
   Ints step_tokens_;
+  bool drafts_;
+  Cycle cycle_;
+  bool cycling_ = false;       // the cycle holds rows that the states have not taken
+  int64_t cycle_start_ = 0;    // tokens() before the last cycle
   std::vector<int32_t> tokens_;
   int64_t pending_ = 0;  // rows of the last advance, not yet carried
   std::vector<float> logits_;

@@ -1,0 +1,246 @@
+#include "model/cycle.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+
+namespace spk {
+namespace {
+
+// While drafting is off, rows wait for the draft layer and pass through it together: a batch reads its weights once, so
+// that plain decoding pays almost nothing for keeping the draft cache whole.
+constexpr int64_t kWaiting = 64;
+
+using Clock = std::chrono::steady_clock;
+double seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+double probability_of(std::span<const TokenProbability> distribution, int32_t id) {
+  const auto at = std::lower_bound(distribution.begin(), distribution.end(), id,
+                                   [](const TokenProbability& t, int32_t x) { return t.id < x; });
+  return at != distribution.end() && at->id == id ? at->probability : 0.0;
+}
+
+}  // namespace
+
+Cycle::Cycle(const Model& model, Backend& backend, std::span<const LayerState> states,
+             const LayerState& mtp_state, const Scratch& scratch, const Ints& step_tokens,
+             int64_t rows)
+    : model_(model),
+      backend_(backend),
+      states_(states),
+      mtp_state_(mtp_state),
+      scratch_(scratch),
+      step_tokens_(step_tokens),
+      rows_(rows) {
+  const ModelShape& s = model.config.shape;
+  const auto make = [&](int64_t n) {
+    const size_t bytes = static_cast<size_t>(n * s.hidden) * backend.real_bytes();
+    return Rows{backend.alloc(bytes, "draft rows"), 0, n, s.hidden, s.hidden};
+  };
+  logits_.resize(static_cast<size_t>(kMaxVerify * s.vocab));
+  if (!model.mtp) return;
+  waiting_ = make(kWaiting + kMaxVerify);
+  fed_ = make(1);
+  waiting_tokens_.reserve(static_cast<size_t>(waiting_.rows));
+  draft_logits_.resize(static_cast<size_t>(s.vocab));
+}
+
+void Cycle::reset() {
+  waiting_rows_ = waiting_position_ = accepted_ = 0;
+  unfolded_ = false;
+  waiting_tokens_.clear();
+}
+
+void Cycle::start(int64_t position) {
+  reset();
+  if (!model_.mtp || position == 0) return;
+  backend_.copy(scratch_.hidden.slice_rows(0, 1), waiting_.slice_rows(0, 1));
+  waiting_rows_ = 1;
+  waiting_position_ = position - 1;
+  waiting_tokens_.assign(1, -1);
+}
+
+// The accepted rows of the last pass start to wait; `open_token` is what follows the newest row.
+void Cycle::absorb(int32_t open_token) {
+  if (!model_.mtp) return;
+  if (accepted_ > 0) {
+    backend_.copy(scratch_.hidden.slice_rows(1, accepted_),
+                  waiting_.slice_rows(waiting_rows_, accepted_));
+    waiting_tokens_.insert(waiting_tokens_.end(), drafts_.begin(),
+                           drafts_.begin() + accepted_ - 1);
+    waiting_tokens_.push_back(open_token);
+    waiting_rows_ += accepted_;
+  } else if (waiting_rows_ > 0) {
+    waiting_tokens_.back() = open_token;
+  }
+}
+
+// The first `rows` waiting pairs go through the draft layer; returns its output row of the last one.
+Rows Cycle::extend(int64_t rows) {
+  Rows last;
+  for (int64_t at = 0; at < rows;) {
+    const int64_t n = std::min(rows - at, rows_);
+    Step step;
+    step.kind = StepKind::kPrefill;
+    step.rows = n;
+    step.first_position = waiting_position_ + at;
+    step.tokens = step_tokens_.slice_rows(0, n);
+    backend_.write(waiting_tokens_.data() + at, step.tokens);
+    backend_.begin(step);
+    const Rows out =
+        forward_mtp(model_, step, waiting_.slice_rows(at, n), mtp_state_, scratch_, backend_);
+    backend_.copy(out.slice_rows(n - 1, 1), fed_);
+    backend_.end();
+    last = fed_;
+    at += n;
+  }
+  waiting_position_ += rows;
+  waiting_rows_ -= rows;
+  waiting_tokens_.erase(waiting_tokens_.begin(), waiting_tokens_.begin() + rows);
+  return last;
+}
+
+std::span<const float> Cycle::logits_of(const Rows& hidden, std::vector<float>& to) {
+  const Rows out = scratch_.logits.slice_rows(0, hidden.rows);
+  backend_.logits(hidden, model_.head, out);
+  backend_.read(out, to.data());
+  return {to.data(), static_cast<size_t>(hidden.rows * out.cols)};
+}
+
+std::span<const float> Cycle::row_logits(int row) const {
+  const auto vocab = static_cast<size_t>(model_.config.shape.vocab);
+  return {logits_.data() + static_cast<size_t>(row) * vocab, vocab};
+}
+
+void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
+                  const SamplerParams& params) {
+  SPK_CHECK(waiting_rows_ > 0 && waiting_position_ + waiting_rows_ == position);
+  for (int j = 0; j < depth; ++j) {
+    if (j == 0) {
+      extend(waiting_rows_);
+    } else {
+      Step step;
+      step.kind = StepKind::kDecode;
+      step.rows = 1;
+      step.first_position = position - 1 + j;
+      step.tokens = step_tokens_.slice_rows(0, 1);
+      backend_.write(&drafts_[j - 1], step.tokens);
+      backend_.begin(step);
+      backend_.copy(forward_mtp(model_, step, fed_, mtp_state_, scratch_, backend_), fed_);
+      backend_.end();
+    }
+    const std::span<const float> logits = logits_of(fed_, draft_logits_);
+    const int64_t at = position + 1 + j;  // where the draft would stand
+    if (rule == AcceptRule::kCoupled) {
+      drafts_[j] = sampler.sample(logits, params, at);
+    } else {
+      sampler.distribution(logits, params, at, draft_distribution_[j]);
+      drafts_[j] = draw_from(draft_distribution_[j],
+                             uniform_at(params.seed, params.choice, static_cast<uint64_t>(at),
+                                        static_cast<uint32_t>(Draw::kDraft)));
+    }
+    if (fault_) drafts_[j] = fault_(fault_context_, at, drafts_[j]);
+    sampler.accept(drafts_[j]);
+  }
+  for (int j = 0; j < depth; ++j) sampler.retract(drafts_[j]);
+}
+
+void Cycle::verify(int32_t last, int64_t position, int depth) {
+  std::array<int32_t, kMaxVerify> tokens{last};
+  std::copy_n(drafts_.begin(), depth, tokens.begin() + 1);
+  Step step;
+  step.kind = depth > 0 ? StepKind::kVerify : StepKind::kDecode;
+  step.rows = depth + 1;
+  step.first_position = position;
+  step.fold = unfolded_ ? accepted_ : 0;
+  step.tokens = step_tokens_.slice_rows(0, step.rows);
+  backend_.write(tokens.data(), step.tokens);
+  backend_.begin(step);
+  forward(model_, step, states_, scratch_, backend_);
+  logits_of(scratch_.hidden.slice_rows(1, step.rows), logits_);
+  backend_.end();
+  unfolded_ = depth > 0;
+}
+
+// Rejection rule for draft `index`; returns the draft itself when it is taken.
+int32_t Cycle::reject_or_take(int64_t position, int index, const SamplerParams& params) {
+  const auto at = static_cast<uint64_t>(position);
+  const int32_t d = drafts_[index];
+  const std::vector<TokenProbability>& q = draft_distribution_[index];
+  const std::vector<TokenProbability>& p = target_distribution_;
+  const double p_d = probability_of(p, d), q_d = probability_of(q, d);
+  const double u =
+      uniform_at(params.seed, params.choice, at, static_cast<uint32_t>(Draw::kAccept));
+  if (u * q_d < p_d) return d;
+  residual_.clear();
+  for (const TokenProbability& t : p) {
+    const double rest = t.probability - probability_of(q, t.id);
+    if (rest > 0) residual_.push_back({t.id, rest});
+  }
+  // p == q leaves nothing; then the draft was taken above except for rounding, and p itself is right.
+  return draw_from(residual_.empty() ? p : residual_,
+                   uniform_at(params.seed, params.choice, at,
+                              static_cast<uint32_t>(Draw::kResidual)));
+}
+
+int Cycle::accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
+                  const SamplerParams& params, CycleResult& result) {
+  for (int j = 0;; ++j) {
+    const int64_t at = position + 1 + j;
+    int32_t token;
+    if (rule == AcceptRule::kCoupled || j == depth) {
+      token = sampler.sample(row_logits(j), params, at);
+    } else {
+      sampler.distribution(row_logits(j), params, at, target_distribution_);
+      token = reject_or_take(at, j, params);
+    }
+    sampler.accept(token);
+    result.tokens[j] = token;
+    if (j == depth || token != drafts_[j]) return j + 1;
+  }
+}
+
+CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rule, Sampler& sampler,
+                       const SamplerParams& params) {
+  SPK_CHECK(depth == 0 || model_.mtp);
+  SPK_CHECK(depth <= kMaxDrafts && depth < rows_);
+  CycleResult result;
+  const Clock::time_point start = Clock::now();
+  absorb(last);
+  if (depth > 0) {
+    draft(position, depth, rule, sampler, params);
+  } else if (waiting_rows_ > kWaiting) {
+    extend(waiting_rows_);
+  }
+  const Clock::time_point drafted = Clock::now();
+  verify(last, position, depth);
+  const Clock::time_point verified = Clock::now();
+  result.drafted = depth;
+  result.count = accept(position, depth, rule, sampler, params, result);
+  accepted_ = result.count;
+  result.extend_draft_seconds = seconds(start, drafted);
+  result.verify_seconds = seconds(drafted, verified);
+  result.accept_seconds = seconds(verified, Clock::now());
+  return result;
+}
+
+void Cycle::keep(int64_t count) {
+  SPK_CHECK(count >= 1 && count <= accepted_);
+  accepted_ = count;
+}
+
+void Cycle::settle() {
+  if (unfolded_) {
+    for (const LayerState& state : states_) backend_.commit(state, accepted_);
+  }
+  absorb(-1);
+  if (waiting_rows_ > 1) extend(waiting_rows_ - 1);
+  if (accepted_ > 0)
+    backend_.copy(scratch_.hidden.slice_rows(accepted_, 1), scratch_.hidden.slice_rows(0, 1));
+  reset();
+}
+
+}  // namespace spk
