@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 SOAK_ROUNDS ?= 50
 ARGS ?=
 
-.PHONY: build run test serve bench soak fuzz asan tsan clean
+.PHONY: build run test serve bench soak fuzz asan tsan format clean
 build:
 	@tools/setup.sh build
 	@tools/configure.sh release
@@ -44,6 +44,10 @@ asan tsan:
 	@tools/configure.sh $@
 	@cmake --build build-$@
 	@tools/run_sanitized.sh $@
+
+# Formats every C++ file with the version that .ci/run checks with.
+format:
+	git ls-files -co --exclude-standard 'src/*.h' 'src/*.cc' 'src/*.cuh' 'tests/*.h' 'tests/*.cc' | xargs clang-format-14 -i
 
 clean:
 	rm -rf build build-*
