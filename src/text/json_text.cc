@@ -110,6 +110,30 @@ class PythonWriter : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Frame> frames_;  // [0] holds the whole value
 };
 
+// Accepts what PythonWriter accepts, without writing anything.
+class Acceptor : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool /*b*/) override { return true; }
+  bool number_integer(number_integer_t /*n*/) override { return true; }
+  bool number_unsigned(number_unsigned_t /*n*/) override { return true; }
+  bool number_float(number_float_t /*n*/, const string_t& /*text*/) override { return true; }
+  bool string(string_t& /*text*/) override { return true; }
+  bool binary(binary_t& /*bytes*/) override { return false; }
+  bool start_object(std::size_t /*n*/) override { return ++depth_ <= kMaxDepth; }
+  bool start_array(std::size_t /*n*/) override { return ++depth_ <= kMaxDepth; }
+  bool key(string_t& /*text*/) override { return true; }
+  bool end_object() override { return depth_-- > 0; }
+  bool end_array() override { return depth_-- > 0; }
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& /*e*/) override {
+    return false;
+  }
+
+ private:
+  size_t depth_ = 0;
+};
+
 void parse(std::string_view json, PythonWriter& writer, std::string_view what) {
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &writer)) {
     fail_input(what, ": expected JSON");
@@ -203,6 +227,9 @@ std::vector<JsonMember> json_members(std::string_view json, std::string_view wha
   return std::move(writer.outer);
 }
 
-bool is_json(std::string_view text) { return nlohmann::json::accept(text.begin(), text.end()); }
+bool is_json(std::string_view text) {
+  Acceptor acceptor;
+  return nlohmann::json::sax_parse(text.begin(), text.end(), &acceptor);
+}
 
 }  // namespace spk

@@ -33,6 +33,7 @@ std::vector<JsonMember> json_members(std::string_view json, std::string_view wha
 // A double as Python's repr: 0.1, 1e-05, 1e+16, 5.0.
 std::string python_float(double value);
 
+// Whether python_json would take it.
 bool is_json(std::string_view text);
 
 }  // namespace spk
