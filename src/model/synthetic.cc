@@ -192,9 +192,8 @@ class Synthetic : public TensorSource {
       case Format::kMxfp4: {
         const bool four = format == Format::kMxfp4;
         codes.fill = four ? Fill::kMxfp4 : Fill::kFp8;
-        // +1: the code written is this or one less.
         scales.exponent =
-            static_cast<uint8_t>(std::clamp(127 + 1 + power_for(gain, fan_in, codes.fill), 2, 250));
+            static_cast<uint8_t>(std::clamp(127 + power_for(gain, fan_in, codes.fill), 2, 250));
         add(x.name, four ? StoredType::kI8 : StoredType::kF8E4m3,
             four ? std::vector<int64_t>{x.rows, x.cols / 2} : shape, codes);
         add(x.name + "_scale_inv", four ? StoredType::kU8 : StoredType::kF8E8m0,

@@ -29,9 +29,10 @@ class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
   float normal() {
-    double sum = 0;
-    for (int i = 0; i < 12; ++i) sum += static_cast<double>(engine_() >> 11) * 0x1p-53;
-    return static_cast<float>(sum - 6.0);
+    const uint64_t bits = engine_();  // the sum of four uniform numbers, variance 1/3
+    uint64_t sum = 0;
+    for (int i = 0; i < 4; ++i) sum += bits >> (16 * i) & 0xffff;
+    return (static_cast<float>(sum) * 0x1p-16f - 2.f) * 1.7320508f;
   }
 
  private:
