@@ -120,6 +120,21 @@ TEST(Sampler, PenaltiesAndBias) {
   EXPECT_EQ(pick({.temperature = 0, .presence_penalty = 2}), 1);
 }
 
+// A draft is accepted and retracted again, possibly many times; the penalty of a token must not depend on that.
+TEST(Sampler, RetractedDraftsLeaveNoPenalty) {
+  std::vector<float> logits(8, 0.f);
+  logits[1] = 1.0f, logits[2] = 0.5f;
+  Sampler sampler(8);
+  sampler.reset({});
+  for (int i = 0; i < 3; ++i) {
+    sampler.accept(1);
+    sampler.retract(1);
+  }
+  EXPECT_EQ(sampler.sample(logits, {.temperature = 0, .repetition_penalty = 50}, 0), 1);
+  sampler.accept(1);
+  EXPECT_EQ(sampler.sample(logits, {.temperature = 0, .presence_penalty = 0.3}, 0), 1);  // once, not four times
+}
+
 TEST(Sampler, LogprobsAreThoseOfThePlainSoftmax) {
   const std::vector<float> logits = some_logits(50, 2);
   double sum = 0;

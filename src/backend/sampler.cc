@@ -58,23 +58,34 @@ Sampler::Sampler(int64_t vocab) {
   prompt_count_.resize(n);
   answer_count_.resize(n);
   touched_.reserve(n);
+  is_touched_.resize(n);
+}
+
+void Sampler::touch(int32_t id) {
+  if (is_touched_[id]) return;
+  is_touched_[id] = true;
+  touched_.push_back(id);
 }
 
 void Sampler::reset(std::span<const int32_t> prompt) {
-  for (int32_t id : touched_) prompt_count_[id] = answer_count_[id] = 0;
+  for (int32_t id : touched_) {
+    prompt_count_[id] = answer_count_[id] = 0;
+    is_touched_[id] = false;
+  }
   touched_.clear();
-  for (int32_t id : prompt)
-    if (prompt_count_[id]++ == 0) touched_.push_back(id);
+  for (int32_t id : prompt) {
+    touch(id);
+    ++prompt_count_[id];
+  }
 }
 
 void Sampler::accept(int32_t id) {
-  if (prompt_count_[id] == 0 && answer_count_[id] == 0) touched_.push_back(id);
+  touch(id);
   ++answer_count_[id];
 }
 
 void Sampler::retract(int32_t id) {
   SPK_DCHECK(answer_count_[id] > 0);
-  // The id may stay in touched_ with count zero: penalties skip it and reset() clears it all the same.
   --answer_count_[id];
 }
 

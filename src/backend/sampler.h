@@ -83,7 +83,9 @@ class Sampler {
   std::vector<Candidate> candidates_;
   std::vector<int32_t> prompt_count_;
   std::vector<int32_t> answer_count_;
-  std::vector<int32_t> touched_;  // ids with a non-zero count
+  std::vector<int32_t> touched_;  // ids that have or had a count, each once
+  std::vector<bool> is_touched_;
+  void touch(int32_t id);
 };
 
 }  // namespace spk

@@ -52,6 +52,7 @@ class Session {
   void reset();
 
   std::span<const int32_t> tokens() const { return tokens_; }
+  std::span<const LayerState> layer_states() const { return cache_.layers(); }
   int64_t context() const { return context_; }
   int64_t chunk() const { return chunk_; }
 

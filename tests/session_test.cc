@@ -1,0 +1,272 @@
+// One timeline: extending, rebuilding, going back, and cycles that draft. Run on both back ends.
+#include "engine/session.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/test_model.h"
+
+namespace spk {
+namespace {
+
+using test::decode;
+using test::TestModel;
+using test::Text;
+
+const auto kGoOn = [] { return true; };
+
+// "Loose" equality: chunked and stepwise runs differ by rounding only.
+void expect_close(std::span<const float> a, std::span<const float> b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  EXPECT_LT(std::sqrt(difference / size), tolerance);
+}
+
+class OnBackend : public testing::TestWithParam<const char*> {
+ protected:
+  double tolerance() const { return std::string(GetParam()) == "reference" ? 1e-9 : 1e-4; }
+};
+INSTANTIATE_TEST_SUITE_P(Session, OnBackend, testing::Values("reference", "cpu"),
+                         [](const auto& i) { return std::string(i.param); });
+
+std::vector<float> fresh_logits(TestModel& m, const std::vector<int32_t>& tokens) {
+  const auto session = m.session();
+  session->sync(tokens, kGoOn);
+  const auto logits = session->logits();
+  return {logits.begin(), logits.end()};
+}
+
+// C13: second request = first + answer + new text, then an unrelated one, then the first again.
+TEST_P(OnBackend, SyncExtendsOrRebuilds) {
+  TestModel m(GetParam());
+  const auto session = m.session();
+  const std::vector<int32_t> first = m.prompt(20, 1), other = m.prompt(33, 2);
+  std::vector<int32_t> longer = first;
+  const std::vector<int32_t> more = m.prompt(30, 3);
+  longer.insert(longer.end(), more.begin(), more.end());
+
+  EXPECT_EQ(session->sync(first, kGoOn).reused, 0);
+  EXPECT_EQ(session->sync(longer, kGoOn).reused, 20);
+  expect_close(session->logits(), fresh_logits(m, longer), tolerance());
+  EXPECT_EQ(session->sync(other, kGoOn).reused, 0);
+  expect_close(session->logits(), fresh_logits(m, other), tolerance());
+  EXPECT_EQ(session->sync(first, kGoOn).reused, 0);
+  expect_close(session->logits(), fresh_logits(m, first), tolerance());
+  EXPECT_EQ(session->sync(first, kGoOn).reused, 20);  // nothing to run, and the logits are still there
+  expect_close(session->logits(), fresh_logits(m, first), tolerance());
+}
+
+// C14: going back ends in a recompute, never in a half-done state.
+TEST_P(OnBackend, RewindEqualsAFreshRun) {
+  TestModel m(GetParam());
+  const auto session = m.session();
+  const std::vector<int32_t> tokens = m.prompt(50, 4);
+  session->sync(tokens, kGoOn);
+  for (int64_t position : {49, 16, 1}) {
+    session->rewind(position);
+    EXPECT_EQ(static_cast<int64_t>(session->tokens().size()), position);
+    expect_close(session->logits(),
+                 fresh_logits(m, {tokens.begin(), tokens.begin() + position}), tolerance());
+  }
+}
+
+TEST_P(OnBackend, AStoppedPrefillKeepsWhatItRead) {
+  TestModel m(GetParam());
+  const auto session = m.session(256, 16);
+  const std::vector<int32_t> tokens = m.prompt(60, 5);
+  int steps = 0;
+  const Session::Synced stopped = session->sync(tokens, [&] { return steps++ < 2; });
+  EXPECT_FALSE(stopped.complete);
+  EXPECT_EQ(session->tokens().size(), 32u);
+  EXPECT_EQ(session->sync(tokens, kGoOn).reused, 32);
+  expect_close(session->logits(), fresh_logits(m, tokens), tolerance());
+}
+
+// The promise of coupled acceptance: the text does not depend on the depth, byte for byte.
+TEST_P(OnBackend, TheTextIsTheSameAtAnyDepth) {
+  TestModel m(GetParam(), 3);
+  const std::vector<int32_t> prompt = m.prompt(23, 6);
+  for (const SamplerParams& params :
+       {SamplerParams{.temperature = 0}, SamplerParams{.temperature = 0.7, .top_k = 29, .top_p = 0.95, .seed = 5},
+        SamplerParams{.temperature = 1.0, .repetition_penalty = 1.3, .presence_penalty = 0.5,
+                      .frequency_penalty = 0.3, .logit_bias = {{7, 3.0}, {9, -100}}, .seed = 6}}) {
+    const auto plain = m.session();
+    const Text expected = decode(m, *plain, prompt, 80, 0, AcceptRule::kCoupled, params);
+    for (int depth : {1, 2, 4, 7}) {
+      const auto session = m.session();
+      const Text got = decode(m, *session, prompt, 80, depth, AcceptRule::kCoupled, params);
+      EXPECT_EQ(got.tokens, expected.tokens) << "depth " << depth;
+    }
+  }
+}
+
+struct Fault {
+  double probability;
+  int64_t vocab;
+};
+int32_t wrong_draft(void* context, int64_t position, int32_t draft) {
+  const auto* fault = static_cast<const Fault*>(context);
+  const double u = uniform_at(99, 0, static_cast<uint64_t>(position), 0);
+  if (u >= fault->probability) return draft;
+  return static_cast<int32_t>((draft + 1 + static_cast<int64_t>(u * 1e6) % (fault->vocab - 1)) %
+                              fault->vocab);
+}
+
+std::vector<double> state_of(TestModel& m, Session& session) {
+  session.sync(session.tokens().empty() ? std::vector<int32_t>{}
+                                        : std::vector<int32_t>(session.tokens().begin(), session.tokens().end()),
+               kGoOn);  // folds what is pending
+  std::vector<double> all;
+  for (const LayerState& state : session.layer_states()) {
+    if (!state.kda_state.buffer) continue;
+    for (const Rows& rows : {state.kda_state, state.conv_tail}) {
+      const std::vector<double> v = m.values(rows);
+      all.insert(all.end(), v.begin(), v.end());
+    }
+  }
+  return all;
+}
+
+// B14, B15: whatever is rejected leaves nothing behind; states are compared byte for byte after 200 tokens (1,000 by
+// `make equality`).
+TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
+  TestModel m(GetParam(), 4);
+  const std::vector<int32_t> prompt = m.prompt(19, 7);
+  const SamplerParams params{.temperature = 0};
+  const auto plain = m.session(320);
+  const Text expected = decode(m, *plain, prompt, 200, 0, AcceptRule::kCoupled, params);
+  const std::vector<double> state = state_of(m, *plain);
+  for (double probability : {0.0, 0.5, 1.0}) {
+    for (int depth : {1, 3, 4}) {
+      const auto session = m.session(320);
+      Fault fault{probability, m.vocab()};
+      session->inject(wrong_draft, &fault);
+      const Text got = decode(m, *session, prompt, 200, depth, AcceptRule::kCoupled, params);
+      EXPECT_EQ(got.tokens, expected.tokens);
+      // Nothing is accepted but a wrong draft that the target wanted by chance.
+      if (probability == 1.0) {
+        EXPECT_GE(got.cycles, 190);
+      }
+      EXPECT_EQ(std::vector<int32_t>(session->tokens().begin(), session->tokens().end()),
+                std::vector<int32_t>(plain->tokens().begin(), plain->tokens().end()));
+      EXPECT_TRUE(state_of(m, *session) == state) << "probability " << probability << ", depth " << depth;
+    }
+  }
+}
+
+// An answer cut by a stop rule inside a cycle, then a next turn: as if the drafts had never been.
+TEST_P(OnBackend, KeepTakesBackWhatAStopRuleCut) {
+  TestModel m(GetParam(), 5);
+  std::vector<int32_t> prompt = m.prompt(12, 8);
+  const SamplerParams params{.temperature = 0};
+  const auto session = m.session();
+  session->sync(prompt, kGoOn);
+  Sampler sampler(m.vocab());
+  sampler.reset(prompt);
+  int32_t last = sampler.sample(session->logits(), params, 12);
+  sampler.accept(last);
+  for (int i = 0; i < 12; ++i) {
+    const CycleResult r = session->cycle(last, 4, AcceptRule::kCoupled, sampler, params);
+    last = r.tokens[r.count - 1];
+  }
+  session->keep(1);
+  std::vector<int32_t> kept(session->tokens().begin(), session->tokens().end());
+  const std::vector<int32_t> more = m.prompt(9, 9);
+  kept.insert(kept.end(), more.begin(), more.end());
+  EXPECT_EQ(session->sync(kept, kGoOn).reused, static_cast<int64_t>(kept.size() - more.size()));
+  expect_close(session->logits(), fresh_logits(m, kept), tolerance());
+}
+
+// The draft layer's cache covers the prompt and every committed position, whatever the depth was in between: after plain
+// cycles the next draft is the one that a session which always drafted makes.
+TEST_P(OnBackend, TheDraftCacheSurvivesPlainCycles) {
+  TestModel m(GetParam(), 6);
+  const std::vector<int32_t> prompt = m.prompt(30, 10);
+  const SamplerParams params{.temperature = 0};
+  const auto run = [&](int depth_until, int64_t tokens) {
+    const auto session = m.session();
+    session->sync(prompt, kGoOn);
+    Sampler sampler(m.vocab());
+    sampler.reset(prompt);
+    int32_t last = sampler.sample(session->logits(), params, 30);
+    sampler.accept(last);
+    int64_t count = 1;
+    while (count < tokens) {
+      const CycleResult r = session->cycle(
+          last, static_cast<int>(std::min<int64_t>(depth_until, tokens - count - 1)), AcceptRule::kCoupled,
+          sampler, params);
+      last = r.tokens[r.count - 1];
+      count += r.count;
+    }
+    struct Seen {
+      std::vector<int32_t> drafts;
+    } seen;
+    session->inject(
+        [](void* context, int64_t, int32_t draft) {
+          static_cast<Seen*>(context)->drafts.push_back(draft);
+          return draft;
+        },
+        &seen);
+    session->cycle(last, 4, AcceptRule::kCoupled, sampler, params);
+    return seen.drafts;
+  };
+  for (int64_t tokens : {5, 64, 66, 90}) EXPECT_EQ(run(0, tokens), run(3, tokens)) << tokens;
+}
+
+// Rejection acceptance has the plain distribution: the second and third token after a prompt, drafts at depth 2 against
+// none, over seeds; chi-square with the 99.9 % point. Both samples are finite, hence the two-sample form.
+TEST(Rejection, HasThePlainDistribution) {
+  TestModel m("reference", 7, test::Release::kBf16, R"({"vocab_size": 32})");
+  const std::vector<int32_t> prompt = m.prompt(5, 11);
+  for (const SamplerParams& base : {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.8, .top_p = 0.8},
+                                    SamplerParams{.temperature = 1.5, .top_k = 6}}) {
+    constexpr int kRuns = 400;
+    std::vector<std::vector<int>> count(2, std::vector<int>(32 * 2));
+    int64_t accepted = 0;
+    for (int drafts = 0; drafts < 2; ++drafts) {
+      const auto session = m.session(32, 16);
+      for (int i = 0; i < kRuns; ++i) {
+        SamplerParams p = base;
+        p.seed = static_cast<uint64_t>(i + 100000 * drafts);
+        session->sync(prompt, kGoOn);
+        Sampler sampler(m.vocab());
+        sampler.reset(prompt);
+        const int32_t first = 3;  // the same for all, so that the next ones have one distribution
+        sampler.accept(first);
+        std::vector<int32_t> got;
+        int32_t last = first;
+        while (got.size() < 2) {
+          const CycleResult r = session->cycle(last, drafts * 2, AcceptRule::kRejection, sampler, p);
+          for (int j = 0; j < r.count; ++j) got.push_back(r.tokens[j]);
+          last = got.back();
+          accepted += r.count - 1;
+        }
+        ++count[drafts][got[0]];
+        ++count[drafts][32 + got[1]];
+        session->reset();
+      }
+    }
+    EXPECT_GT(accepted, 20);  // the test would be empty without acceptances
+    for (int part : {0, 32}) {
+      double chi = 0;
+      int df = -1;
+      for (int t = part; t < part + 32; ++t) {
+        const double a = count[0][t], b = count[1][t];
+        if (a + b < 10) continue;
+        chi += (a - b) * (a - b) / (a + b);
+        ++df;
+      }
+      const double h = 2.0 / (9.0 * df), bound = df * std::pow(1 - h + 3.09 * std::sqrt(h), 3);
+      EXPECT_LT(chi, bound) << "temperature " << base.temperature << ", part " << part;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spk
