@@ -1,0 +1,15 @@
+# Target flags of the CPU back end's inner loops: one object per instruction set, and these flags for that object only.
+# Which object runs is decided at start (src/backend/cpu/isa.cc); nothing else in the program may use wider registers
+# than the platform's base. -O3 also in debug builds: a test at full size would take minutes without it.
+set(SPARKLING_LOOPS ${CMAKE_SOURCE_DIR}/src/backend/cpu)
+set_source_files_properties(${SPARKLING_LOOPS}/kernels_generic.cc ${SPARKLING_LOOPS}/kernels_neon.cc
+                            PROPERTIES COMPILE_OPTIONS "-O3")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_source_files_properties(${SPARKLING_LOOPS}/kernels_avx2.cc PROPERTIES COMPILE_OPTIONS
+                              "-O3;-mavx2;-mfma;-mf16c")
+  # GCC 12's own intrinsics start from a register that is undefined on purpose, and it warns about that (PR 105593).
+  set_source_files_properties(
+    ${SPARKLING_LOOPS}/kernels_avx512.cc
+    PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;\
+-Wno-uninitialized;-Wno-maybe-uninitialized")
+endif()

@@ -1,0 +1,212 @@
+// Back end `cpu`: the verbs on a team of workers, float activations and state, weights read where
+// they lie.
+//
+// Owns the memory, the team, the scratch and how a verb is cut into tasks; the arithmetic of a task
+// is in kernels.h. No result depends on the number of threads or on who does which task: every
+// number is one task's work, and sums over tasks run in a fixed order. One file per idea: cpu.cc
+// memory and steps, cpu_matmul.cc, cpu_norm.cc, cpu_experts.cc, cpu_route.cc, cpu_kda.cc,
+// cpu_kda_chunk.cc, cpu_mla.cc, cpu_attend.cc.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "base/threads.h"
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spk::cpu {
+
+inline float* row_of(const Rows& r, int64_t i) {
+  return static_cast<float*>(r.buffer.handle) + r.offset + i * r.stride;
+}
+inline int32_t* row_of(const Ints& r, int64_t i) {
+  return static_cast<int32_t*>(r.buffer.handle) + r.offset + i * r.stride;
+}
+
+// Zeroed memory of the back end's own, 64-byte aligned.
+class Block {
+ public:
+  explicit Block(size_t bytes);
+  ~Block();
+  Block(Block&& other) noexcept;
+  Block& operator=(Block&&) = delete;
+  float* floats() const { return static_cast<float*>(data_); }
+  void* data() const { return data_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+
+// Rows [first, last) of one matrix times rows of x: what a task multiplies.
+struct Product {
+  Matrix w;
+  const float* const* x;  // [n]
+  float* const* y;        // [n]
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const BackendOptions& options);
+
+  std::string_view name() const override { return "cpu"; }
+  std::string description() const override;
+  size_t real_bytes() const override { return sizeof(float); }
+
+  void prepare(const ModelShape& shape) override;
+  Buffer alloc(size_t bytes, std::string_view label) override;
+  Weight upload(const HostTensor& tensor) override;
+  const Counters& counters() const override { return counters_; }
+  double read_bandwidth() override;
+
+  void read(const Rows& from, double* to) override;
+  void read(const Rows& from, float* to) override;
+  void write(const double* from, const Rows& to) override;
+  void read(const Ints& from, int32_t* to) override;
+  void write(const int32_t* from, const Ints& to) override;
+  void zero(const Rows& rows) override;
+  void copy(const Rows& from, const Rows& to) override;
+
+  void begin(const Step& step) override;
+  void end() override {}
+
+  void embed(const Weight& table, const Ints& tokens, const Rows& y) override;
+  void rms_norm(const Rows& x, const Weight& w, const Rows& y) override;
+  void add_rms_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) override;
+  void add(const Rows& x, const Rows& o) override;
+  void matmul(const Rows& x, const Weight& w, const Rows& y) override;
+  void matmul_many(const Rows& x, std::span<const Weight* const> w,
+                   std::span<const Rows> y) override;
+  void conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
+                 const LayerState& state) override;
+  void kda_gate(const Rows& f, const Rows& b, const Kda& w) override;
+  void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
+               const LayerState& state, const Rows& o) override;
+  void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) override;
+  void rope(const Rows& q) override;
+  void latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) override;
+  void latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) override;
+  void latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
+                     const Rows& z) override;
+  void latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) override;
+  void head_gate(const Rows& o, const Rows& gate) override;
+  void route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
+             const Rows& weights) override;
+  void experts(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
+               const Rows& o) override;
+  void swiglu(const Rows& gate, const Rows& up, double limit) override;
+  void join(const Rows& a, const Rows& b, const Rows& y) override;
+  void logits(const Rows& hidden, const LmHead& head, const Rows& y) override;
+
+ private:
+  // One live chunk of one head (cpu_kda_chunk.cc) and one tile of attention (cpu_attend.cc).
+  struct KdaRows {
+    const Rows &q, &k, &v, &g, &beta, &o;
+    float* state;  // [D, D] of the head
+    int64_t state_stride;
+    int64_t head;
+  };
+  struct Attention {
+    const Rows &q_latent, &q, &latent, &z;
+    int64_t tile;      // queries (row, head) per task
+    int64_t queries;   // rows * heads
+    int64_t segments;  // of the last row
+  };
+  // A piece of attention: the weighted sum over some positions, to be merged by its largest score
+  // and its weight sum.
+  struct Partial {
+    float* z;  // [tile, latent]
+    float* top;
+    float* sum;
+  };
+  struct Routed {  // cpu_experts.cc
+    int32_t expert;
+    int64_t first;  // pairs [first, first + count)
+    int64_t count;
+  };
+
+  // ---- cutting work ----
+  // fn(task, worker). `work` is the number of multiply-adds or so of all tasks together: too little
+  // of it is done by the caller alone, without a join.
+  template <typename F>
+  void run_tasks(int64_t tasks, int64_t work, F&& fn) {
+    if (tasks <= 1 || work < kJoinWorth || team_.size() == 1) {
+      for (int64_t t = 0; t < tasks; ++t) fn(t, 0);
+      return;
+    }
+    ++counters_.joins;
+    team_.for_each_task(tasks, fn);
+  }
+  // A join costs about 1 us; 16,384 multiply-adds in vector code about as much.
+  static constexpr int64_t kJoinWorth = 1 << 15;
+
+  // Rows of a task, a multiple of 4, when n rows of x meet `rows` weight rows of `cols` columns in
+  // all.
+  int64_t block_rows(int64_t rows, int64_t cols, int64_t n) const;
+  void multiply(std::span<const Product> products, int64_t n);
+  // y[i][at + r - first] = w[r] . x[i]
+  void multiply_block(const Matrix& w, int64_t first, int64_t last, const float* const* x,
+                      int64_t n, float* const* y, int64_t at, int worker);
+  void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
+
+  void kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64_t last, float* work);
+  void kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
+                 float* work);
+  static int64_t kda_chunk_floats(int64_t head_dim);
+  void mix_head(const KdaRows& h, int64_t first, int64_t last, float* work);
+
+  void rotate(float* x,
+              int64_t row);  // rope columns of one head, by the position of this step's row
+  void update_rope_table(int64_t rows);
+  void attend_segment(const Attention& a, int64_t first_query, int64_t count, int64_t segment,
+                      const Partial& to, float* work);
+  void attend_tile(const Attention& a, int64_t first_query, int64_t count, float* work);
+  void merge(const Partial& from, const Partial& to, int64_t count, bool first) const;
+  void finish(const Attention& a, int64_t first_query, int64_t count, const Partial& total) const;
+  int64_t attend_floats(int64_t tile) const;
+
+  void gather_pairs(const Rows& h, const Moe& moe, const Ints& ids);
+  void choose(float* biased, int32_t* ids);  // groups and top-k over one row of scores
+
+  // ---- memory ----
+  void account(size_t bytes, std::string_view label);
+  const float* keep_floats(const HostTensor& tensor, bool transpose);
+  float* grow(std::vector<Block>& at, size_t& held, int64_t floats, std::string_view label);
+  float* shared_floats(int64_t floats);  // one verb at a time
+  float* worker_floats(int worker,
+                       int64_t floats);  // of a task; sized by reserve_workers before the tasks run
+  void reserve_workers(int64_t floats);
+
+  BackendOptions options_;
+  const Kernels& kernels_;
+  WorkerTeam team_;
+  ModelShape shape_;
+  Counters counters_;
+  Step step_;
+  double bandwidth_ = 0;
+
+  std::vector<Block> blocks_;  // of alloc
+  std::vector<Block> floats_;  // small vectors and FP8 scales as floats
+  std::vector<Block> shared_, workers_;
+  size_t shared_bytes_ = 0, workers_bytes_ = 0;
+  int64_t worker_stride_ = 0;  // floats per worker in workers_
+
+  std::vector<float> rope_cos_, rope_sin_;  // [rows, rope / 2]
+  int64_t rope_first_ = -1, rope_rows_ = 0;
+
+  // Row pointers of the verb that runs.
+  std::vector<const float*> x_;
+  std::vector<float*> y_, out_;
+  // experts(): pairs (row, slot) sorted by expert, the shared expert's rows behind them.
+  std::vector<Routed> routed_;
+  std::vector<int64_t> pair_of_, pair_start_;
+};
+
+Matrix matrix_of(const Weight& w);
+const float* floats_of(const Weight& w);  // a small vector; SPK_CHECK that it is one
+
+}  // namespace spk::cpu

@@ -1,0 +1,166 @@
+// Attention in latent space: softmax over the cached latents, for a few queries or a whole prompt
+// chunk.
+//
+// A query is one head of one row; all queries share the cache, so a task takes a tile of them and
+// reads each cached row once for the tile. Positions are cut on a fixed grid: blocks of kBlock
+// inside segments of kSegment. Inside a segment the softmax is kept relative to the largest score
+// so far; segments are merged in order. The grid depends on positions alone, so a query's bits
+// depend neither on the tile, nor on the team, nor on the rows computed with it; and segments of a
+// long context can be shared out when there are too few queries to keep all workers busy.
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/types.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace spk::cpu {
+namespace {
+
+constexpr int64_t kBlock =
+    128;  // 128 * 576 floats: 288 KiB of cache rows stay in L2 between scores and sums
+constexpr int64_t kSegment = 1024;  // a context of 256K has 256 of them
+constexpr int64_t kTile =
+    16;  // queries at most; 16 * 576 floats of queries and 16 * 512 of sums: 68 KiB
+
+}  // namespace
+
+// Scratch of a task: queries, scores, a segment's sum, the total, and their two numbers per query
+// each.
+int64_t CpuBackend::attend_floats(int64_t tile) const {
+  return tile * (shape_.latent + shape_.rope + kBlock + 2 * (shape_.latent + 2));
+}
+
+void CpuBackend::attend_segment(const Attention& a, int64_t first_query, int64_t count,
+                                int64_t segment, const Partial& to, float* work) {
+  const int64_t heads = shape_.heads, latent = shape_.latent, width = latent + shape_.rope;
+  const float scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
+  float* scores = work + a.tile * width;
+  const float* queries[kTile];
+  float* score_rows[kTile];
+  int64_t seen[kTile];  // positions that the query sees
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t i = (first_query + t) / heads, h = (first_query + t) % heads;
+    float* query = work + t * width;
+    std::copy_n(row_of(a.q_latent, i) + h * latent, latent, query);
+    std::copy_n(row_of(a.q, i) + h * (shape_.nope + shape_.rope) + shape_.nope, shape_.rope,
+                query + latent);
+    queries[t] = query;
+    score_rows[t] = scores + t * kBlock;
+    seen[t] = step_.first_position + i + 1;
+    to.top[t] = -std::numeric_limits<float>::infinity();
+    to.sum[t] = 0;
+  }
+  std::fill_n(to.z, count * latent, 0.f);
+  const int64_t end = std::min((segment + 1) * kSegment, seen[count - 1]);
+  for (int64_t m = segment * kSegment; m < end; m += kBlock) {
+    const int64_t block = std::min(kBlock, end - m);
+    kernels_.dots(row_of(a.latent, m), a.latent.stride, block, width, queries, count, score_rows,
+                  0);
+    for (int64_t t = 0; t < count; ++t) {
+      float* s = score_rows[t];
+      const int64_t visible = std::clamp<int64_t>(seen[t] - m, 0, block);
+      if (visible > 0) {
+        kernels_.scale(scale, s, s, visible);
+        const float top = std::max(to.top[t], *std::max_element(s, s + visible));
+        float keep = to.top[t] - top;  // minus infinity at first: the factor becomes 0
+        kernels_.exp_of(&keep, &keep, 1);
+        if (keep != 1.f) kernels_.scale(keep, to.z + t * latent, to.z + t * latent, latent);
+        to.top[t] = top;
+        to.sum[t] = to.sum[t] * keep + kernels_.exp_sum(s, top, s, visible);
+      }
+      std::fill(s + visible, s + block, 0.f);
+    }
+    kernels_.gemm({count, latent, block, scores, kBlock, 1, row_of(a.latent, m), a.latent.stride,
+                   to.z, latent, Accumulate::kAdd});
+  }
+}
+
+// to = to + from, both relative to the larger of their largest scores.
+void CpuBackend::merge(const Partial& from, const Partial& to, int64_t count, bool first) const {
+  const int64_t latent = shape_.latent;
+  for (int64_t t = 0; t < count; ++t) {
+    float* z = to.z + t * latent;
+    if (first) {
+      std::copy_n(from.z + t * latent, latent, z);
+      to.top[t] = from.top[t];
+      to.sum[t] = from.sum[t];
+      continue;
+    }
+    if (from.sum[t] == 0.f) continue;  // the query ends before this segment
+    const float top = std::max(from.top[t], to.top[t]);
+    float factor[2] = {to.top[t] - top, from.top[t] - top};
+    kernels_.exp_of(factor, factor, 2);
+    kernels_.scale(factor[0], z, z, latent);
+    kernels_.axpy(factor[1], from.z + t * latent, z, latent);
+    to.sum[t] = to.sum[t] * factor[0] + from.sum[t] * factor[1];
+    to.top[t] = top;
+  }
+}
+
+void CpuBackend::finish(const Attention& a, int64_t first_query, int64_t count,
+                        const Partial& total) const {
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t i = (first_query + t) / shape_.heads, h = (first_query + t) % shape_.heads;
+    kernels_.scale(1.f / total.sum[t], total.z + t * shape_.latent,
+                   row_of(a.z, i) + h * shape_.latent, shape_.latent);
+  }
+}
+
+void CpuBackend::attend_tile(const Attention& a, int64_t first_query, int64_t count, float* work) {
+  float* at = work + a.tile * (shape_.latent + shape_.rope + kBlock);
+  const auto partial = [&] {
+    const Partial p{at, at + a.tile * shape_.latent, at + a.tile * (shape_.latent + 1)};
+    at += a.tile * (shape_.latent + 2);
+    return p;
+  };
+  const Partial piece = partial(), total = partial();
+  const int64_t last_row = (first_query + count - 1) / shape_.heads;
+  const int64_t segments = ceil_div(step_.first_position + last_row + 1, kSegment);
+  for (int64_t s = 0; s < segments; ++s) {
+    attend_segment(a, first_query, count, s, piece, work);
+    merge(piece, total, count, s == 0);
+  }
+  finish(a, first_query, count, total);
+}
+
+void CpuBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
+                               const Rows& z) {
+  const int64_t queries = q.rows * shape_.heads, workers = team_.size();
+  const int64_t positions = step_.first_position + q.rows;
+  const int64_t segments = ceil_div(positions, kSegment);
+  // Small tiles keep all workers busy, large ones read the cache less often.
+  const int64_t tile = std::clamp<int64_t>(ceil_div(queries, 2 * workers), 1, kTile);
+  const int64_t tiles = ceil_div(queries, tile);
+  const Attention a{q_latent, q, state.latent, z, tile, queries, segments};
+  const int64_t work = queries * positions * (2 * shape_.latent + shape_.rope);
+  reserve_workers(attend_floats(tile));
+  const auto count_of = [&](int64_t t) { return std::min(tile, queries - t * tile); };
+  counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
+  if (tiles >= workers || segments == 1) {
+    run_tasks(tiles, work, [&](int64_t t, int worker) {
+      attend_tile(a, t * tile, count_of(t), worker_floats(worker, attend_floats(tile)));
+    });
+    return;
+  }
+  // Few queries and a long context: the segments are shared out, then merged in order. The buffer
+  // is sized for the whole cache at once, so that it does not grow with the context.
+  const int64_t floats = tile * (shape_.latent + 2);
+  float* pieces = shared_floats(ceil_div(state.latent.rows, kSegment) * tiles * floats);
+  const auto piece = [&](int64_t t, int64_t s) {
+    float* p = pieces + (t * segments + s) * floats;
+    return Partial{p, p + tile * shape_.latent, p + tile * (shape_.latent + 1)};
+  };
+  run_tasks(tiles * segments, work, [&](int64_t task, int worker) {
+    const int64_t t = task / segments, s = task % segments;
+    attend_segment(a, t * tile, count_of(t), s, piece(t, s),
+                   worker_floats(worker, attend_floats(tile)));
+  });
+  run_tasks(tiles, queries * segments * shape_.latent, [&](int64_t t, int) {
+    for (int64_t s = 1; s < segments; ++s) merge(piece(t, s), piece(t, 0), count_of(t), false);
+    finish(a, t * tile, count_of(t), piece(t, 0));
+  });
+}
+
+}  // namespace spk::cpu

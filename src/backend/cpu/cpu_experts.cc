@@ -1,0 +1,126 @@
+// The mixture of experts in two joins: gate, up and activation of all chosen experts, then down and
+// the weighted sum.
+//
+// Rows are gathered by expert, so that an expert's weights are read once in a call, by all rows
+// that chose it. A row's sum runs over its slots in order and takes the shared expert last: it does
+// not depend on the other rows.
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/types.h"
+
+#include <algorithm>
+
+namespace spk::cpu {
+namespace {
+
+// Outputs of all pairs for one block of hidden columns, per worker: 512 KiB.
+constexpr int64_t kSumFloats = 128 * 1024;
+
+}  // namespace
+
+// Fills routed_ (used experts, ascending, then the shared one as expert -1), pair_of_[row * top_k +
+// slot] and x_.
+void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
+  const int64_t n = h.rows, top_k = shape_.top_k;
+  const auto experts = static_cast<int64_t>(moe.experts.size());
+  pair_start_.assign(static_cast<size_t>(experts + 1), 0);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < top_k; ++k) {
+      const int32_t e = row_of(ids, i)[k];
+      SPK_CHECK(e >= 0 && e < experts);
+      ++pair_start_[static_cast<size_t>(e) + 1];
+    }
+  routed_.clear();
+  for (int64_t e = 0; e < experts; ++e) {
+    const auto at = static_cast<size_t>(e);
+    const int64_t chosen = pair_start_[at + 1];
+    pair_start_[at + 1] += pair_start_[at];
+    if (chosen > 0) routed_.push_back({static_cast<int32_t>(e), pair_start_[at], chosen});
+  }
+  pair_of_.resize(static_cast<size_t>(n * top_k));
+  x_.resize(static_cast<size_t>(n * (top_k + 1)));
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < top_k; ++k) {
+      const int64_t pair = pair_start_[static_cast<size_t>(row_of(ids, i)[k])]++;
+      pair_of_[static_cast<size_t>(i * top_k + k)] = pair;
+      x_[static_cast<size_t>(pair)] = row_of(h, i);
+    }
+  if (!moe.shared.gate) return;
+  routed_.push_back({-1, n * top_k, n});
+  for (int64_t i = 0; i < n; ++i) x_[static_cast<size_t>(n * top_k + i)] = row_of(h, i);
+}
+
+void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
+                         const Rows& o) {
+  const int64_t n = h.rows, top_k = shape_.top_k, hidden = shape_.hidden;
+  gather_pairs(h, moe, ids);
+  const auto ffn = [&](const Routed& r) -> const Ffn& {
+    return r.expert < 0 ? moe.shared : moe.experts[static_cast<size_t>(r.expert)];
+  };
+  int64_t width = 0, rows = 0, most = 0, work = 0;
+  for (const Routed& r : routed_) {
+    const Ffn& f = ffn(r);
+    width = std::max(width, f.gate.rows);
+    rows += f.gate.rows;
+    most = std::max(most, r.count);
+    work += r.count * f.gate.rows * hidden;
+    count(f.gate);
+    count(f.up);
+    count(f.down);
+  }
+  const int64_t pairs = n * (top_k + 1), stride = round_up(width, kLanes);
+  float* act = shared_floats(2 * pairs * stride);
+  y_.resize(static_cast<size_t>(2 * pairs));
+  float** gate_rows = y_.data();
+  float** up_rows = gate_rows + pairs;
+  for (int64_t p = 0; p < pairs; ++p) {
+    gate_rows[p] = act + p * stride;
+    up_rows[p] = act + (pairs + p) * stride;
+  }
+
+  const int64_t block = block_rows(rows, hidden, most);
+  const int64_t blocks = ceil_div(width, block);
+  const auto used = static_cast<int64_t>(routed_.size());
+  // Down: a task takes some hidden columns of every pair, so that it can finish their sums.
+  const int64_t fair = round_up(ceil_div(hidden, 4 * team_.size()), 4);
+  const int64_t columns =
+      std::min<int64_t>({64, fair, std::max<int64_t>(16, kSumFloats / pairs / 4 * 4)});
+  const int64_t down_floats = columns * stride;  // decoded weights of one block
+  reserve_workers(std::max(block * round_up(hidden, kLanes), down_floats + pairs * columns));
+  out_.resize(static_cast<size_t>(pairs * team_.size()));
+
+  run_tasks(used * blocks, 2 * work, [&](int64_t task, int worker) {
+    const Routed& r = routed_[static_cast<size_t>(task / blocks)];
+    const Ffn& f = ffn(r);
+    const int64_t first = task % blocks * block, last = std::min(first + block, f.gate.rows);
+    if (first >= last) return;
+    const float* const* x = x_.data() + r.first;
+    float* const* gate = gate_rows + r.first;
+    float* const* up = up_rows + r.first;
+    multiply_block(matrix_of(f.gate), first, last, x, r.count, gate, first, worker);
+    multiply_block(matrix_of(f.up), first, last, x, r.count, up, first, worker);
+    const auto limit = static_cast<float>(r.expert < 0 ? moe.shared_limit : moe.routed_limit);
+    for (int64_t i = 0; i < r.count; ++i)
+      kernels_.swiglu(gate[i] + first, up[i] + first, limit, last - first);
+  });
+
+  run_tasks(ceil_div(hidden, columns), work, [&](int64_t task, int worker) {
+    const int64_t first = task * columns, last = std::min(first + columns, hidden);
+    float* out = worker_floats(worker, 0) + down_floats;
+    float** out_rows = out_.data() + worker * pairs;
+    for (int64_t p = 0; p < pairs; ++p) out_rows[p] = out + p * columns;
+    for (const Routed& r : routed_)
+      multiply_block(matrix_of(ffn(r).down), first, last, gate_rows + r.first, r.count,
+                     out_rows + r.first, 0, worker);
+    for (int64_t i = 0; i < n; ++i) {
+      float* sum = row_of(o, i) + first;
+      const int64_t* slot = pair_of_.data() + i * top_k;
+      kernels_.scale(row_of(weights, i)[0], out_rows[slot[0]], sum, last - first);
+      for (int64_t k = 1; k < top_k; ++k)
+        kernels_.axpy(row_of(weights, i)[k], out_rows[slot[k]], sum, last - first);
+      if (moe.shared.gate) kernels_.add(sum, out_rows[n * top_k + i], last - first);
+    }
+  });
+}
+
+}  // namespace spk::cpu

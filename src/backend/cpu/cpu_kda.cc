@@ -1,0 +1,105 @@
+// Kimi Delta Attention: convolution, gates, and the choice between the recurrence of one row and
+// the chunked form.
+//
+// A few rows go through the recurrence one after the other, so that a row's bits do not depend on
+// its neighbours (what a verify pass needs). A prompt goes in chunks that end at absolute multiples
+// of kChunk: the same prompt cut in the same places gives the same bits, however it is scheduled.
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/kda.h"
+#include "base/error.h"
+#include "base/types.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace spk::cpu {
+namespace {
+
+constexpr int64_t kChannelBlock = 128;  // convolution task: 8 cache lines of each row
+constexpr int64_t kExpCost = 16;
+
+}  // namespace
+
+void CpuBackend::conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
+                           const LayerState& state) {
+  const Rows* const in[3] = {&q, &k, &v};
+  const Weight* const taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
+  const int64_t past = shape_.conv_kernel - 1;
+  Conv convs[3];
+  for (int64_t s = 0; s < 3; ++s) {
+    SPK_CHECK(in[s]->cols % kLanes == 0 && taps[s]->rows == in[s]->cols);
+    convs[s] = {row_of(*in[s], 0),      in[s]->rows,
+                in[s]->stride,          row_of(state.conv_tail, s * past),
+                state.conv_tail.stride, floats_of(*taps[s]),
+                taps[s]->rows,          shape_.conv_kernel};
+  }
+  const int64_t blocks = ceil_div(q.cols, kChannelBlock);
+  run_tasks(3 * blocks, 3 * q.rows * q.cols * kExpCost, [&](int64_t task, int) {
+    const Conv& c = convs[task / blocks];
+    const int64_t first = task % blocks * kChannelBlock;
+    kernels_.conv(c, first, std::min(first + kChannelBlock, c.channels));
+  });
+  counters_.state_bytes +=
+      static_cast<uint64_t>(2 * state.conv_tail.rows * state.conv_tail.cols) * sizeof(float);
+}
+
+void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
+  const int64_t d = shape_.head_dim;
+  const float* bias = floats_of(w.dt_bias);
+  const float* a_log = floats_of(w.a_log);
+  const auto lowest = static_cast<float>(shape_.kda_lower_bound);
+  run_tasks(f.rows, f.rows * f.cols * kExpCost, [&](int64_t i, int) {
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      float rate;
+      kernels_.exp_of(a_log + h, &rate, 1);
+      kernels_.gate(row_of(f, i) + h * d, bias + h * d, rate, lowest, d);
+    }
+    kernels_.sigmoid(row_of(b, i), b.cols);
+  });
+}
+
+void CpuBackend::kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64_t last,
+                             float* work) {
+  const int64_t d = shape_.head_dim, at = h.head * d;
+  float *q = work, *k = q + d, *alpha = k + d;
+  kernels_.unit(row_of(h.q, row) + at, 1.f / std::sqrt(static_cast<float>(d)), d, q);
+  kernels_.unit(row_of(h.k, row) + at, 1.f, d, k);
+  kernels_.exp_of(row_of(h.g, row) + at, alpha, d);
+  kernels_.delta({h.state, h.state_stride, d, first, last, q, k, alpha, kernels_.dot(q, k, d),
+                  row_of(h.beta, row)[h.head], row_of(h.v, row) + at, row_of(h.o, row) + at});
+}
+
+void CpuBackend::mix_head(const KdaRows& h, int64_t first, int64_t last, float* work) {
+  const bool chunked = step_.kind == StepKind::kPrefill && h.q.rows > kRecurrentRows;
+  for (int64_t row = 0; row < h.q.rows;) {
+    const int64_t to_grid = kChunk - (step_.first_position + row) % kChunk;
+    const int64_t rows = chunked ? std::min(to_grid, h.q.rows - row) : 1;
+    if (rows > kRecurrentRows) {
+      kda_chunk(h, row, rows, first, last, work);
+    } else {
+      for (int64_t i = row; i < row + rows; ++i) kda_one_row(h, i, first, last, work);
+    }
+    row += rows;
+  }
+}
+
+void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g,
+                         const Rows& beta, const LayerState& state, const Rows& o) {
+  const int64_t d = shape_.head_dim, heads = shape_.heads;
+  // Value columns are independent: split heads between workers when there are fewer heads than
+  // workers.
+  int64_t parts = 1;
+  while (heads * parts < team_.size() && d / (2 * parts) >= kLanes && d % (2 * parts * kLanes) == 0)
+    parts *= 2;
+  const int64_t columns = d / parts;
+  reserve_workers(std::max(kda_chunk_floats(d), 3 * d));
+  run_tasks(heads * parts, q.rows * heads * d * d * 4, [&](int64_t task, int worker) {
+    const int64_t head = task / parts, first = task % parts * columns;
+    const KdaRows rows{
+        q, k, v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride, head};
+    mix_head(rows, first, first + columns, worker_floats(worker, 3 * d));
+  });
+  counters_.state_bytes += static_cast<uint64_t>(2 * heads * d * d) * sizeof(float);
+}
+
+}  // namespace spk::cpu

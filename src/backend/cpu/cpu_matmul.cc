@@ -1,0 +1,103 @@
+// Products of activations with stored weights: one weight, several that share an input, the head,
+// and embedding rows.
+//
+// Work is cut by weight rows; each is read once in a call, whatever the number of rows of x.
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/types.h"
+
+#include <algorithm>
+
+namespace spk::cpu {
+namespace {
+
+// A task of a few rows of x streams about this much of a matrix: long enough for the prefetchers,
+// short enough to spread a small matrix over the team.
+constexpr int64_t kStreamWeights = 64 * 1024;
+// A block of decoded weights: 192 KiB of floats leaves the rest of a 512 KiB or larger L2 to the
+// rows of x.
+constexpr int64_t kDecodedWeights = 48 * 1024;
+constexpr int64_t kTasksPerWorker =
+    4;  // so that an interrupted worker delays the join by a quarter at most
+constexpr int64_t kMaxProducts = 8;
+
+}  // namespace
+
+int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, int64_t n) const {
+  const int64_t weights = n <= kDirectRows ? kStreamWeights : kDecodedWeights;
+  const int64_t fair = ceil_div(rows, kTasksPerWorker * team_.size());
+  return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), 4), 4, 256);
+}
+
+void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const float* const* x,
+                                int64_t n, float* const* y, int64_t at, int worker) {
+  if (n <= kDirectRows) {
+    kernels_.matvec(w, first, last, x, n, y, at);
+    return;
+  }
+  const int64_t stride = round_up(w.cols, kLanes);
+  float* decoded = worker_floats(worker, (last - first) * stride);
+  for (int64_t r = first; r < last; ++r)
+    kernels_.decode(w, r, 0, w.cols, decoded + (r - first) * stride);
+  kernels_.dots(decoded, stride, last - first, w.cols, x, n, y, at);
+}
+
+void CpuBackend::multiply(std::span<const Product> products, int64_t n) {
+  SPK_CHECK(products.size() <= kMaxProducts);
+  int64_t rows = 0, cols = 0, work = 0;
+  for (const Product& p : products) {
+    rows += p.w.rows;
+    cols = std::max(cols, p.w.cols);
+    work += p.w.rows * p.w.cols * n;
+  }
+  const int64_t block = block_rows(rows, cols, n);
+  if (n > kDirectRows) reserve_workers(block * round_up(cols, kLanes));
+  int64_t first_task[kMaxProducts + 1] = {0};
+  for (size_t i = 0; i < products.size(); ++i)
+    first_task[i + 1] = first_task[i] + ceil_div(products[i].w.rows, block);
+  run_tasks(first_task[products.size()], work, [&](int64_t task, int worker) {
+    size_t i = 0;
+    while (task >= first_task[i + 1]) ++i;
+    const Product& p = products[i];
+    const int64_t first = (task - first_task[i]) * block;
+    multiply_block(p.w, first, std::min(first + block, p.w.rows), p.x, n, p.y, first, worker);
+  });
+}
+
+void CpuBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
+                             std::span<const Rows> y) {
+  SPK_CHECK(w.size() == y.size() && w.size() <= kMaxProducts);
+  const auto n = static_cast<size_t>(x.rows);
+  x_.resize(n);
+  y_.resize(n * w.size());
+  for (size_t i = 0; i < n; ++i) x_[i] = row_of(x, static_cast<int64_t>(i));
+  Product products[kMaxProducts];
+  for (size_t j = 0; j < w.size(); ++j) {
+    SPK_CHECK(x.cols == w[j]->cols && y[j].cols == w[j]->rows && y[j].rows == x.rows);
+    for (size_t i = 0; i < n; ++i) y_[j * n + i] = row_of(y[j], static_cast<int64_t>(i));
+    products[j] = {matrix_of(*w[j]), x_.data(), y_.data() + j * n};
+    count(*w[j]);
+  }
+  multiply({products, w.size()}, x.rows);
+}
+
+void CpuBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
+  const Weight* const weights[] = {&w};
+  matmul_many(x, weights, {&y, 1});
+}
+
+void CpuBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
+  matmul(hidden, head.weight, y);
+}
+
+void CpuBackend::embed(const Weight& table, const Ints& tokens, const Rows& y) {
+  const Matrix m = matrix_of(table);
+  for (int64_t i = 0; i < y.rows; ++i) {
+    const int32_t token = *row_of(tokens, i);
+    SPK_CHECK(token >= 0 && token < m.rows);
+    kernels_.decode(m, token, 0, m.cols, row_of(y, i));
+  }
+  counters_.weight_bytes += static_cast<uint64_t>(table.bytes / table.rows * y.rows);
+}
+
+}  // namespace spk::cpu

@@ -1,0 +1,121 @@
+// Gated latent attention without the attention itself (cpu_attend.cc): rotation, appending, and the
+// two projections between heads and the latent, which read kv_b in place.
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/types.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace spk::cpu {
+namespace {
+
+constexpr int64_t kAbsorbRows = 16;  // weight rows decoded at a time: 16 * 512 floats are 32 KiB
+constexpr int64_t kAbsorbColumns =
+    128;  // least columns of a task: decode() starts at multiples of 128
+
+}  // namespace
+
+// Angles in double: at position 10^6 a float angle would be off by 0.06 radians.
+void CpuBackend::update_rope_table(int64_t rows) {
+  if (rope_first_ == step_.first_position && rope_rows_ >= rows) return;
+  const int64_t half = shape_.rope / 2;
+  rope_cos_.resize(static_cast<size_t>(rows * half));
+  rope_sin_.resize(static_cast<size_t>(rows * half));
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < half; ++j) {
+      const double angle =
+          static_cast<double>(step_.first_position + i) * shape_.rope_freq[static_cast<size_t>(j)];
+      const auto at = static_cast<size_t>(i * half + j);
+      rope_cos_[at] = static_cast<float>(std::cos(angle) * shape_.rope_factor);
+      rope_sin_[at] = static_cast<float>(std::sin(angle) * shape_.rope_factor);
+    }
+  rope_first_ = step_.first_position;
+  rope_rows_ = rows;
+}
+
+void CpuBackend::rotate(float* x, int64_t row) {
+  const int64_t half = shape_.rope / 2;
+  const float* c = rope_cos_.data() + row * half;
+  const float* s = rope_sin_.data() + row * half;
+  for (int64_t j = 0; j < half; ++j) {
+    const float even = x[2 * j], odd = x[2 * j + 1];
+    x[2 * j] = even * c[j] - odd * s[j];
+    x[2 * j + 1] = odd * c[j] + even * s[j];
+  }
+}
+
+void CpuBackend::rope(const Rows& q) {
+  update_rope_table(q.rows);
+  const int64_t width = shape_.nope + shape_.rope;
+  run_tasks(q.rows, q.rows * shape_.heads * shape_.rope * 2, [&](int64_t i, int) {
+    for (int64_t h = 0; h < shape_.heads; ++h) rotate(row_of(q, i) + h * width + shape_.nope, i);
+  });
+}
+
+void CpuBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) {
+  update_rope_table(kv.rows);
+  SPK_CHECK(step_.first_position + kv.rows <= state.latent.rows);
+  const float* weights = floats_of(kv_a_norm);
+  const auto eps = static_cast<float>(shape_.eps);
+  run_tasks(kv.rows, kv.rows * kv.cols * 2, [&](int64_t i, int) {
+    float* to = row_of(state.latent, step_.first_position + i);
+    kernels_.rms_norm(row_of(kv, i), weights, eps, shape_.latent, to);
+    std::copy_n(row_of(kv, i) + shape_.latent, shape_.rope, to + shape_.latent);
+    rotate(to + shape_.latent, i);
+  });
+  counters_.state_bytes += static_cast<uint64_t>(kv.rows * kv.cols) * sizeof(float);
+}
+
+// q_latent[h] = sum over nope rows of W_UK[h], weighted by q: weight rows are decoded a few at a
+// time and multiplied from the left, so that they need no transposition.
+void CpuBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) {
+  const int64_t per_head = shape_.nope + shape_.v_dim, latent = shape_.latent;
+  const Matrix w = matrix_of(kv_b);
+  int64_t parts = 1;
+  while (shape_.heads * parts < 2 * team_.size() && latent % (2 * parts * kAbsorbColumns) == 0)
+    parts *= 2;
+  const int64_t columns = latent / parts;
+  reserve_workers(kAbsorbRows * columns);
+  const int64_t work = q.rows * shape_.heads * shape_.nope * latent;
+  run_tasks(shape_.heads * parts, work, [&](int64_t task, int worker) {
+    const int64_t h = task / parts, first = task % parts * columns;
+    float* decoded = worker_floats(worker, kAbsorbRows * columns);
+    for (int64_t d = 0; d < shape_.nope; d += kAbsorbRows) {
+      const int64_t count = std::min(kAbsorbRows, shape_.nope - d);
+      for (int64_t r = 0; r < count; ++r)
+        kernels_.decode(w, h * per_head + d + r, first, first + columns, decoded + r * columns);
+      kernels_.gemm({q.rows, columns, count, row_of(q, 0) + h * (shape_.nope + shape_.rope) + d,
+                     q.stride, 1, decoded, columns, row_of(q_latent, 0) + h * latent + first,
+                     q_latent.stride, d == 0 ? Accumulate::kSet : Accumulate::kAdd});
+    }
+  });
+  counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.nope / per_head);
+}
+
+void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) {
+  const int64_t per_head = shape_.nope + shape_.v_dim, n = z.rows, heads = shape_.heads;
+  const Matrix w = matrix_of(kv_b);
+  x_.resize(static_cast<size_t>(heads * n));
+  y_.resize(static_cast<size_t>(heads * n));
+  for (int64_t h = 0; h < heads; ++h)
+    for (int64_t i = 0; i < n; ++i) {
+      x_[static_cast<size_t>(h * n + i)] = row_of(z, i) + h * shape_.latent;
+      y_[static_cast<size_t>(h * n + i)] = row_of(o, i) + h * shape_.v_dim;
+    }
+  const int64_t block =
+      std::min(round_up(shape_.v_dim, 4), block_rows(heads * shape_.v_dim, shape_.latent, n));
+  const int64_t blocks = ceil_div(shape_.v_dim, block);
+  reserve_workers(block * shape_.latent);
+  run_tasks(heads * blocks, n * heads * shape_.v_dim * shape_.latent,
+            [&](int64_t task, int worker) {
+              const int64_t h = task / blocks, first = task % blocks * block;
+              const int64_t last = std::min(first + block, shape_.v_dim);
+              const int64_t row = h * per_head + shape_.nope;
+              multiply_block(w, row + first, row + last, x_.data() + h * n, n, y_.data() + h * n,
+                             first, worker);
+            });
+  counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.v_dim / per_head);
+}
+
+}  // namespace spk::cpu

@@ -1,0 +1,84 @@
+// The router: scores of all experts in one product, then groups and top-k per row, exactly and with
+// ties to the lower index. Selecting by a perturbed score would reorder unequal ones; so the scores
+// stay as they are.
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace spk::cpu {
+namespace {
+
+constexpr float kOut = -std::numeric_limits<float>::infinity();
+
+float two_largest(const float* x, int64_t n) {
+  float first = kOut, second = kOut;
+  for (int64_t i = 0; i < n; ++i) {
+    if (x[i] > first) {
+      second = first;
+      first = x[i];
+    } else {
+      second = std::max(second, x[i]);
+    }
+  }
+  return n > 1 ? first + second : first;
+}
+
+// The index of the largest of x that is not taken (NaN), the first of equals.
+int64_t take_largest(float* x, int64_t n) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < n; ++i)
+    if (!std::isnan(x[i]) && (best < 0 || x[i] > x[best])) best = i;
+  SPK_CHECK(best >= 0);
+  x[best] = std::numeric_limits<float>::quiet_NaN();
+  return best;
+}
+
+}  // namespace
+
+void CpuBackend::choose(float* biased, int32_t* ids) {
+  constexpr int64_t kMaxGroups = 64;
+  const int64_t groups = shape_.groups, per_group = shape_.experts / groups;
+  SPK_CHECK(groups <= kMaxGroups);
+  float score[kMaxGroups];
+  for (int64_t g = 0; g < groups; ++g) score[g] = two_largest(biased + g * per_group, per_group);
+  for (int64_t kept = 0; kept < shape_.keep_groups; ++kept) take_largest(score, groups);
+  for (int64_t g = 0; g < groups; ++g)  // minus infinity, not 0: biased scores may be negative
+    if (!std::isnan(score[g])) std::fill_n(biased + g * per_group, per_group, kOut);
+  for (int64_t k = 0; k < shape_.top_k; ++k)
+    ids[k] = static_cast<int32_t>(take_largest(biased, shape_.experts));
+}
+
+void CpuBackend::route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
+                       const Rows& weights) {
+  const int64_t n = h.rows, experts = shape_.experts, top_k = shape_.top_k;
+  float* scores = shared_floats(2 * n * experts);
+  float* biased = scores + n * experts;
+  const Rows out = {{scores, 0}, 0, n, experts, experts};
+  matmul(h, moe.router, out);
+  const float* bias = floats_of(moe.bias);
+  run_tasks(n, n * experts * 16, [&](int64_t i, int) {
+    float* s = scores + i * experts;
+    kernels_.sigmoid(s, experts);
+    int32_t* chosen = row_of(ids, i);
+    if (forced) {
+      std::copy_n(row_of(forced, i), top_k, chosen);
+    } else {
+      float* b = biased + i * experts;
+      std::copy_n(bias, experts, b);
+      kernels_.add(b, s, experts);
+      choose(b, chosen);
+    }
+    float sum = 1e-20f;
+    for (int64_t k = 0; k < top_k; ++k) {
+      SPK_CHECK(chosen[k] >= 0 && chosen[k] < experts);
+      sum += s[chosen[k]];
+    }
+    for (int64_t k = 0; k < top_k; ++k)
+      row_of(weights, i)[k] = s[chosen[k]] / sum * static_cast<float>(shape_.routed_scale);
+  });
+}
+
+}  // namespace spk::cpu

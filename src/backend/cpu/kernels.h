@@ -1,0 +1,129 @@
+// The inner loops as a table of functions, one table per instruction set: what the verbs call, and
+// all they call.
+//
+// Contract of every table: the SAME BITS on every instruction set. Sums over k run in 16 float
+// lanes (lane i takes k = i mod 16, k ascending, fused multiply-add, missing tail terms are zeros);
+// the lanes are then added as i with i+8, i with i+4, i with i+2, i with i+1. A weight is
+// float(code) * float(scale), rounded once. Nothing depends on how many rows share a call, so one
+// row computed alone equals the same row computed among many.
+//
+// Pointers need no alignment. x and y are tables of row pointers: rows of one activation matrix, or
+// any gathered rows.
+#pragma once
+
+#include "formats/quant.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace spk::cpu {
+
+inline constexpr int64_t kLanes = 16;
+inline constexpr int kDirectRows =
+    4;  // up to so many rows of x are multiplied while the weights are decoded
+
+// A matrix of the model where it lies: codes as stored; scales as stored (MXFP4, INT4) or as
+// converted by CpuBackend::upload (FP8: float times 2^8, see simd.h).
+struct Matrix {
+  Format format = Format::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const uint8_t* codes = nullptr;
+  const uint8_t* scales = nullptr;
+};
+
+// Causal convolution of one of q, k, v, in place.
+struct Conv {
+  float* x;  // [rows, stride]
+  int64_t rows;
+  int64_t stride;
+  float* tail;  // [kernel - 1, tail_stride], oldest first
+  int64_t tail_stride;
+  const float* taps;  // [kernel, channels], oldest first (transposed by upload)
+  int64_t channels;
+  int64_t kernel;
+};
+
+// C (+-)= A B with row-major B and C; A is read as a[i * a_row + p * a_step], so that it may be
+// transposed.
+enum class Accumulate : uint8_t { kSet, kAdd, kSubtract };
+struct Gemm {
+  int64_t m, n, k;  // n: multiple of kLanes
+  const float* a;
+  int64_t a_row, a_step;
+  const float* b;
+  int64_t ldb;
+  float* c;
+  int64_t ldc;
+  Accumulate mode;
+};
+
+// One head, one row of the delta rule: state columns [first, last) (multiples of kLanes).
+struct Delta {
+  float* state;  // [d, stride]
+  int64_t stride;
+  int64_t d;
+  int64_t first, last;
+  const float* q;      // [d], normalised
+  const float* k;      // [d], normalised
+  const float* alpha;  // [d], decay
+  float qk;            // q . k
+  float beta;
+  const float* v;  // [d]
+  float* o;        // [d]
+};
+
+struct Kernels {
+  std::string_view isa;
+
+  // ---- products with stored weights ----
+  // y[i][r - first + at] = w[r] . x[i] for r in [first, last), i in [0, n), n <= kDirectRows
+  void (*matvec)(const Matrix& w, int64_t first, int64_t last, const float* const* x, int64_t n,
+                 float* const* y, int64_t at);
+  // out[0 .. last - first) = columns [first, last) of one row; first is a multiple of 128.
+  void (*decode)(const Matrix& w, int64_t row, int64_t first, int64_t last, float* out);
+
+  // ---- products of floats ----
+  // y[i][r + at] = w[r] . x[i], w: [rows, ldw] floats
+  void (*dots)(const float* w, int64_t ldw, int64_t rows, int64_t cols, const float* const* x,
+               int64_t n, float* const* y, int64_t at);
+  void (*gemm)(const Gemm& g);
+
+  // ---- element-wise ----
+  void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* y);
+  void (*add)(float* x, const float* o, int64_t n);
+  void (*axpy)(float a, const float* x, float* y, int64_t n);   // y = fma(a, x, y)
+  void (*scale)(float a, const float* x, float* y, int64_t n);  // y = a * x
+  void (*multiply)(const float* a, float* y, int64_t n);        // y *= a
+  void (*swiglu)(float* gate, const float* up, float limit, int64_t n);
+  void (*sigmoid)(float* x, int64_t n);
+  // y = exp(x - bias), returns the sum over the row in the lane order above
+  float (*exp_sum)(const float* x, float bias, float* y, int64_t n);
+  void (*exp_of)(const float* x, float* y, int64_t n);
+  void (*decay)(const float* a, const float* b, const float* x, float* y,
+                int64_t n);  // x exp(a - b)
+  float (*dot)(const float* a, const float* b, int64_t n);
+
+  // ---- KDA ----
+  void (*conv)(const Conv& c, int64_t first, int64_t last);  // channels, multiples of kLanes
+  // f = lower * sigmoid(rate * (f + bias))
+  void (*gate)(float* f, const float* bias, float rate, float lower, int64_t n);
+  // y = x * (scale / sqrt(x . x + 1e-6))
+  void (*unit)(const float* x, float scale, int64_t n, float* y);
+  void (*norm_gate)(float* o, const float* w, const float* gate, float eps, int64_t n);
+  void (*delta)(const Delta& d);
+};
+
+// The tables that this build has; null where the target machine lacks the instruction set
+// altogether.
+const Kernels* kernels_generic();
+const Kernels* kernels_avx2();
+const Kernels* kernels_avx512();
+const Kernels* kernels_neon();
+
+// The best table that this processor runs, or the one that is asked for by name. Error(kUsage) for
+// an unknown name or one that this processor cannot run: says what is missing.
+const Kernels& select_kernels(const std::string& isa);
+
+}  // namespace spk::cpu

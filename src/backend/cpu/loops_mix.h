@@ -1,0 +1,157 @@
+// Everything that is not a matrix product: norms, gates, activations, convolution, the delta rule
+// of one row.
+#pragma once
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/loops_math.h"
+
+namespace spk::cpu::SPK_ISA {
+
+inline float dot(const float* a, const float* b, int64_t n) {
+  V16 sum = zero();
+  for_lanes(n, [&](int64_t i, int64_t c) { sum = fma(get(a + i, c), get(b + i, c), sum); });
+  return reduce(sum);
+}
+
+inline float square_root(float x) { return __builtin_sqrtf(x); }
+
+inline void rms_norm(const float* x, const float* w, float eps, int64_t n, float* y) {
+  const float r = 1.f / square_root(dot(x, x, n) / static_cast<float>(n) + eps);
+  const V16 factor = set1(r);
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    put(y + i, mul(get(w + i, c), mul(get(x + i, c), factor)), c);
+  });
+}
+
+inline void add_to(float* x, const float* o, int64_t n) {
+  for_lanes(n, [&](int64_t i, int64_t c) { put(x + i, add(get(x + i, c), get(o + i, c)), c); });
+}
+
+inline void axpy(float a, const float* x, float* y, int64_t n) {
+  const V16 factor = set1(a);
+  for_lanes(
+      n, [&](int64_t i, int64_t c) { put(y + i, fma(factor, get(x + i, c), get(y + i, c)), c); });
+}
+
+inline void scale_to(float a, const float* x, float* y, int64_t n) {
+  const V16 factor = set1(a);
+  for_lanes(n, [&](int64_t i, int64_t c) { put(y + i, mul(factor, get(x + i, c)), c); });
+}
+
+inline void multiply(const float* a, float* y, int64_t n) {
+  for_lanes(n, [&](int64_t i, int64_t c) { put(y + i, mul(get(a + i, c), get(y + i, c)), c); });
+}
+
+// min(silu(gate), limit) * clip(up, +-limit); a limit of 0 is none.
+inline void swiglu(float* gate, const float* up, float limit, int64_t n) {
+  const V16 top = set1(limit), bottom = set1(-limit);
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    V16 a = silu16(get(gate + i, c)), b = get(up + i, c);
+    if (limit > 0) {
+      a = lower(a, top);
+      b = higher(lower(b, top), bottom);
+    }
+    put(gate + i, mul(a, b), c);
+  });
+}
+
+inline void sigmoid(float* x, int64_t n) {
+  for_lanes(n, [&](int64_t i, int64_t c) { put(x + i, sigmoid16(get(x + i, c)), c); });
+}
+
+inline void exp_of(const float* x, float* y, int64_t n) {
+  for_lanes(n, [&](int64_t i, int64_t c) { put(y + i, exp16(get(x + i, c)), c); });
+}
+
+inline void decay(const float* a, const float* b, const float* x, float* y, int64_t n) {
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    put(y + i, mul(get(x + i, c), exp16(sub(get(a + i, c), get(b + i, c)))), c);
+  });
+}
+
+inline float exp_sum(const float* x, float bias, float* y, int64_t n) {
+  const V16 b = set1(bias);
+  V16 sum = zero();
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    put(y + i, exp16(sub(get(x + i, c), b)), c);
+    sum = add(sum, get(y + i, c));  // read back: lanes beyond the end must add nothing
+  });
+  return reduce(sum);
+}
+
+inline void conv(const Conv& c, int64_t first, int64_t last) {
+  constexpr int kMaxTaps = 8;
+  const int taps = static_cast<int>(c.kernel), past = taps - 1;
+  for (int64_t at = first; at < last; at += 16) {
+    V16 w[kMaxTaps], in[kMaxTaps];  // in: the current row and those before it, oldest first
+    for (int j = 0; j < taps; ++j) w[j] = load(c.taps + j * c.channels + at);
+    for (int j = 0; j < past; ++j) in[j] = load(c.tail + j * c.tail_stride + at);
+    for (int64_t t = 0; t < c.rows; ++t) {
+      float* x = c.x + t * c.stride + at;
+      in[past] = load(x);
+      V16 sum = mul(w[0], in[0]);
+      for (int j = 1; j < taps; ++j) sum = fma(w[j], in[j], sum);
+      store(x, silu16(sum));
+      for (int j = 0; j < past; ++j) in[j] = in[j + 1];
+    }
+    for (int j = 0; j < past; ++j) store(c.tail + j * c.tail_stride + at, in[j]);
+  }
+}
+
+inline void gate(float* f, const float* bias, float rate, float lowest, int64_t n) {
+  const V16 r = set1(rate), l = set1(lowest);
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    const V16 a = mul(r, add(get(f + i, c), get(bias + i, c)));
+    put(f + i, mul(l, sigmoid16(a)), c);
+  });
+}
+
+inline void unit(const float* x, float scale, int64_t n, float* y) {
+  scale_to(scale / square_root(dot(x, x, n) + 1e-6f), x, y, n);
+}
+
+inline void norm_gate(float* o, const float* w, const float* g, float eps, int64_t n) {
+  const float r = 1.f / square_root(dot(o, o, n) / static_cast<float>(n) + eps);
+  const V16 factor = set1(r);
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    const V16 normed = mul(get(w + i, c), mul(get(o + i, c), factor));
+    put(o + i, mul(normed, sigmoid16(get(g + i, c))), c);
+  });
+}
+
+// V registers of state columns. The state is read twice and written once; the second read finds the
+// d x 16 V floats (64 KiB at most) in the nearest caches. o = Sd^T q + u (k . q) with Sd the
+// decayed state.
+template <int V>
+inline void delta_columns(const Delta& x, int64_t at) {
+  V16 seen[V], out[V];
+  for (int v = 0; v < V; ++v) seen[v] = out[v] = zero();
+  for (int64_t i = 0; i < x.d; ++i) {
+    const float* s = x.state + i * x.stride + at;
+    const V16 alpha = set1(x.alpha[i]), k = set1(x.k[i]), q = set1(x.q[i]);
+    for (int v = 0; v < V; ++v) {
+      const V16 decayed = mul(alpha, load(s + 16 * v));
+      seen[v] = fma(k, decayed, seen[v]);
+      out[v] = fma(q, decayed, out[v]);
+    }
+  }
+  V16 u[V];
+  for (int v = 0; v < V; ++v) {
+    u[v] = mul(set1(x.beta), sub(load(x.v + at + 16 * v), seen[v]));
+    store(x.o + at + 16 * v, fma(set1(x.qk), u[v], out[v]));
+  }
+  for (int64_t i = 0; i < x.d; ++i) {
+    float* s = x.state + i * x.stride + at;
+    const V16 alpha = set1(x.alpha[i]), k = set1(x.k[i]);
+    for (int v = 0; v < V; ++v) store(s + 16 * v, fma(k, u[v], mul(alpha, load(s + 16 * v))));
+  }
+}
+
+inline void delta(const Delta& d) {
+  constexpr int64_t V = kWideRegisters ? 4 : 2;
+  int64_t at = d.first;
+  for (; at + 16 * V <= d.last; at += 16 * V) delta_columns<V>(d, at);
+  for (; at < d.last; at += 16) delta_columns<1>(d, at);
+}
+
+}  // namespace spk::cpu::SPK_ISA

@@ -1,0 +1,35 @@
+// The table of one instruction set, filled from the loops of namespace SPK_ISA.
+#pragma once
+
+#include "backend/cpu/loops_matmul.h"
+#include "backend/cpu/loops_mix.h"
+
+namespace spk::cpu::SPK_ISA {
+
+inline constexpr Kernels make_table(std::string_view isa) {
+  Kernels t{};
+  t.isa = isa;
+  t.matvec = matvec;
+  t.decode = decode;
+  t.dots = dots;
+  t.gemm = gemm;
+  t.rms_norm = rms_norm;
+  t.add = add_to;
+  t.axpy = axpy;
+  t.scale = scale_to;
+  t.multiply = multiply;
+  t.swiglu = swiglu;
+  t.sigmoid = sigmoid;
+  t.exp_sum = exp_sum;
+  t.exp_of = exp_of;
+  t.decay = decay;
+  t.dot = dot;
+  t.conv = conv;
+  t.gate = gate;
+  t.unit = unit;
+  t.norm_gate = norm_gate;
+  t.delta = delta;
+  return t;
+}
+
+}  // namespace spk::cpu::SPK_ISA

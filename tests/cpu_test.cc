@@ -1,0 +1,204 @@
+// Every verb of the cpu back end against the reference (tolerances below), and bit for bit among
+// instruction sets, row counts and team sizes.
+//
+// Tolerance of a sum of n products in float: each of the n / 16 steps of a lane and the 4 of the
+// final reduction rounds by at most eps / 2 = 6e-8 of the running sum; as random walks, relative to
+// the norm of a whole row of results, that is about 6e-8 * sqrt(n / 16 + 4). kStep leaves a factor
+// of four for shapes where the results cancel.
+#include "base/error.h"
+#include "base/types.h"
+#include "support/verbs.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace spk {
+namespace {
+
+using test::small_shape;
+using test::Verbs;
+
+constexpr Format kAllFormats[] = {Format::kF32, Format::kBf16, Format::kFp8, Format::kMxfp4,
+                                  Format::kInt4};
+constexpr double kStep = 2.5e-7;
+
+double sum_tolerance(int64_t n) { return kStep * std::sqrt(static_cast<double>(n) / 16 + 4); }
+
+bool four_bit(Format f) { return f == Format::kMxfp4 || f == Format::kInt4; }
+
+TEST(CpuMatmul, EqualsReferenceInEveryFormatAndShape) {
+  Verbs v(small_shape());
+  struct Shape {
+    int64_t rows, cols;
+  };
+  for (Format format : kAllFormats) {
+    for (Shape shape : {Shape{7, 32}, {32, 64}, {130, 160}, {5, 250}, {257, 320}, {64, 2560}}) {
+      if (four_bit(format) && shape.cols % 32 != 0) continue;
+      const auto w = v.weight(shape.rows, shape.cols, format);
+      for (int64_t n : {1, 2, 3, 4, 8, 9, 17, 64}) {
+        const auto x = v.random(n, shape.cols);
+        const auto y = v.rows(n, shape.rows, [](int64_t, int64_t) { return NAN; });
+        v.begin(n == 1 ? StepKind::kDecode : StepKind::kPrefill, n, 0);
+        v.each([&](Backend& b, size_t i) { b.matmul(x[i], w[i], y[i]); });
+        v.expect_close(y, sum_tolerance(shape.cols),
+                       cat(format_name(format), " ", shape.rows, "x", shape.cols, " n=", n));
+      }
+    }
+  }
+}
+
+// The promise that drafts and prefill rest on: a row among others has the bits of the row alone.
+TEST(CpuMatmul, RowsDoNotDependOnEachOther) {
+  Verbs v(small_shape());
+  for (Format format : kAllFormats) {
+    const auto w = v.weight(67, 288, format);
+    const auto x = v.random(200, 288);
+    const auto alone = v.rows(200, 67, [](int64_t, int64_t) { return 0; });
+    v.begin(StepKind::kPrefill, 200, 0);
+    for (int64_t r = 0; r < 200; ++r)
+      v.each([&](Backend& b, size_t i) {
+        if (i > 0) b.matmul(x[i].slice_rows(r, 1), w[i], alone[i].slice_rows(r, 1));
+      });
+    for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 64, 200}) {
+      const auto y = v.rows(n, 67, [](int64_t, int64_t) { return 0; });
+      v.each([&](Backend& b, size_t i) {
+        if (i > 0) b.matmul(x[i].slice_rows(0, n), w[i], y[i]);
+      });
+      for (size_t i = 1; i < v.size(); ++i) {
+        const auto many = v.read(y, i), one = v.read(alone, i);
+        EXPECT_EQ(std::memcmp(many.data(), one.data(), many.size() * sizeof(float)), 0)
+            << format_name(format) << " " << v.backend(i).description() << " n=" << n;
+      }
+    }
+  }
+}
+
+TEST(CpuMatmul, ManyWeightsAreOneJoinAndEachIsReadOnce) {
+  ModelShape shape = small_shape();
+  Verbs v(shape);
+  const auto a = v.weight(512, 256, Format::kFp8), c = v.weight(300, 256, Format::kBf16),
+             d = v.weight(3, 256, Format::kFp8);
+  for (int64_t n : {1, 8, 64}) {
+    const auto x = v.random(n, 256);
+    const auto ya = v.random(n, 512), yc = v.random(n, 300), yd = v.random(n, 3);
+    v.begin(StepKind::kPrefill, n, 0);
+    v.each([&](Backend& b, size_t i) {
+      const Counters before = b.counters();
+      const Weight* const w[] = {&a[i], &c[i], &d[i]};
+      const Rows y[] = {ya[i], yc[i], yd[i]};
+      b.matmul_many(x[i], w, y);
+      EXPECT_EQ(b.counters().weight_bytes - before.weight_bytes,
+                static_cast<uint64_t>(a[i].bytes + c[i].bytes + d[i].bytes));
+      if (i > 0) {
+        EXPECT_EQ(b.counters().joins - before.joins, 1u);
+      }
+    });
+    for (const auto* y : {&ya, &yc, &yd}) v.expect_close(*y, sum_tolerance(256), "many");
+  }
+}
+
+// Every code of FP8 and every E8M0 scale whose products are floats, as numbers: one column at a
+// time through a unit vector, so that nothing but the decoding is seen. NaN codes (0x7f, 0xff) are
+// refused by the loader.
+TEST(CpuFormats, EveryCodeIsExact) {
+  Verbs v(small_shape());
+  std::vector<uint8_t> fp8;
+  for (int i = 0; i < 256; ++i) fp8.push_back(static_cast<uint8_t>((i & 0x7f) == 0x7f ? 0 : i));
+  const float scales8[2] = {0.37f, 1.9e-4f};
+  std::vector<uint8_t> raw8(8);
+  std::memcpy(raw8.data(), scales8, 8);
+  std::vector<uint8_t> twice = fp8;
+  twice.insert(twice.end(), fp8.begin(), fp8.end());  // two rows: a single row is kept as floats
+  const auto w8 = v.upload(Format::kFp8, ScaleType::kF32, 2, 256, twice, raw8);
+
+  std::vector<uint8_t> fp4,
+      e8m0;  // 2 rows of 8064 columns: scale codes 0..251 (6 * 2^124 is still a float)
+  for (int row = 0; row < 2; ++row)
+    for (int s = 0; s < 252; ++s) {
+      for (int i = 0; i < 16; ++i) fp4.push_back(static_cast<uint8_t>(i | (15 - i) << 4));
+      e8m0.push_back(static_cast<uint8_t>(s));
+    }
+  const auto w4 = v.upload(Format::kMxfp4, ScaleType::kE8m0, 2, 252 * 32, fp4, e8m0);
+  for (const auto* w : {&w8, &w4}) {
+    const auto token = v.ints({0, 1}, 1);
+    const auto y = v.random(2, (*w)[0].cols);
+    v.begin(StepKind::kPrefill, 2, 0);
+    v.each([&](Backend& b, size_t i) { b.embed((*w)[i], token[i], y[i]); });
+    const auto truth = v.read(y, 0);
+    for (size_t i = 1; i < v.size(); ++i) {
+      const auto got = v.read(y, i);
+      for (size_t k = 0; k < got.size(); ++k) ASSERT_EQ(got[k], truth[k]) << "column " << k;
+    }
+  }
+}
+
+TEST(CpuNorm, NormsAndSums) {
+  ModelShape shape = small_shape();
+  Verbs v(shape);
+  for (int64_t cols : {64, 250, 2560}) {
+    const auto w = v.vector(cols, [&](int64_t, int64_t) { return 1 + 0.1 * v.normal(); });
+    for (int64_t n : {1, 3, 17, 200}) {
+      const auto x = v.random(n, cols, 3.0), o = v.random(n, cols), y = v.random(n, cols);
+      v.begin(StepKind::kPrefill, n, 0);
+      v.each([&](Backend& b, size_t i) { b.rms_norm(x[i], w[i], y[i]); });
+      v.expect_close(y, 4e-7, "rms_norm");
+      v.each([&](Backend& b, size_t i) { b.add_rms_norm(x[i], o[i], w[i], y[i]); });
+      v.expect_close(x, 1e-7, "sum");
+      v.expect_close(y, 4e-7, "add_rms_norm");
+    }
+  }
+  // A row of zeros has norm 1 / sqrt(eps): still zeros.
+  const auto w = v.vector(64, [](int64_t, int64_t) { return 1; });
+  const auto x = v.rows(1, 64, [](int64_t, int64_t) { return 0; }), y = v.random(1, 64);
+  v.each([&](Backend& b, size_t i) { b.rms_norm(x[i], w[i], y[i]); });
+  v.expect_close(y, 0, "zeros");
+}
+
+// exp, sigmoid and SiLU over their whole range, through the verbs that use them.
+TEST(CpuActivations, WholeRange) {
+  Verbs v(small_shape());
+  const int64_t n = 4001;
+  for (double limit : {0.0, 4.0}) {
+    const auto gate = v.rows(2, n, [&](int64_t r, int64_t c) {
+      return (r ? 0.01 : 0.05) * static_cast<double>(c - n / 2);
+    });
+    const auto up = v.random(2, n, 4.0);
+    v.each([&](Backend& b, size_t i) { b.swiglu(gate[i], up[i], limit); });
+    v.expect_close(gate, 2e-7, "swiglu");
+    std::vector<double> truth(2 * n), got(2 * n);
+    v.backend(0).read(gate[0], truth.data());
+    v.backend(1).read(gate[1], got.data());
+    for (size_t k = 0; k < truth.size(); ++k)  // 4 roundings, each of 6e-8 or 1.2e-7
+      ASSERT_NEAR(got[k], truth[k], 5e-7 * std::fabs(truth[k]) + 1e-33) << k;
+  }
+  // faults.md A01: the clamp caps the activated gate from above and up on both sides.
+  const auto gate = v.rows(1, 3, [](int64_t, int64_t c) { return c < 2 ? 10 : -10; });
+  const auto up = v.rows(1, 3, [](int64_t, int64_t c) { return c == 1 ? -10 : 10; });
+  v.each([&](Backend& b, size_t i) { b.swiglu(gate[i], up[i], 4.0); });
+  const auto got = v.read(gate, 1);
+  EXPECT_EQ(got[0], 16.f);
+  EXPECT_EQ(got[1], -16.f);
+  EXPECT_NEAR(got[2], -10 / (1 + std::exp(10.0)) * 4, 1e-8);
+}
+
+TEST(CpuEmbed, RowsOfTheTableAndJoin) {
+  Verbs v(small_shape());
+  for (Format format : kAllFormats) {
+    const auto table = v.weight(512, 256, format);
+    const auto tokens = v.ints({0, 511, 7, 7, 300}, 1);
+    const auto y = v.random(5, 256), both = v.random(5, 512);
+    v.begin(StepKind::kPrefill, 5, 0);
+    v.each([&](Backend& b, size_t i) {
+      b.embed(table[i], tokens[i], y[i]);
+      b.join(y[i], y[i], both[i]);
+    });
+    v.expect_close(y, 6e-8, "embed");  // FP8: the product of code and scale is rounded once
+    v.expect_close(both, 6e-8, "join");
+  }
+}
+
+}  // namespace
+}  // namespace spk

@@ -1,0 +1,79 @@
+// One verb on many back ends: the reference first, then the cpu back end with every instruction set
+// that this processor has. All get the same inputs; expect_close() wants the cpu results near the
+// reference, and equal bit for bit among themselves.
+#pragma once
+
+#include "backend/backend.h"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spk::test {
+
+// A small member of the family with odd sizes; the tests change what they are about.
+ModelShape small_shape();
+
+class Verbs {
+ public:
+  using Weights = std::vector<Weight>;  // one a back end, as Rows and Ints below
+  using Values = std::function<double(int64_t row, int64_t col)>;
+
+  explicit Verbs(const ModelShape& shape, int threads = 2);
+
+  size_t size() const { return backends_.size(); }
+  Backend& backend(size_t i) { return *backends_[i]; }
+  const ModelShape& shape() const { return shape_; }
+
+  // A random matrix in a format, elements of about `size` (FP8 scales differ by block, MXFP4 ones
+  // by group).
+  Weights weight(int64_t rows, int64_t cols, Format format, double size = 0.05);
+  Weights vector(int64_t cols, const Values& values);
+  Weights matrix(int64_t rows, int64_t cols, const Values& values);  // F32
+  // Any stored tensor; its bytes are kept.
+  Weights upload(Format format, ScaleType type, int64_t rows, int64_t cols,
+                 std::vector<uint8_t> codes, std::vector<uint8_t> scales);
+
+  std::vector<Rows> rows(int64_t count, int64_t cols, const Values& values);  // rounded to float
+  std::vector<Rows> random(int64_t count, int64_t cols, double size = 1.0);
+  std::vector<Ints> ints(const std::vector<int32_t>& values, int64_t cols);
+
+  void begin(StepKind kind, int64_t rows, int64_t first_position);
+  template <typename F>
+  void each(F&& verb) {
+    for (size_t i = 0; i < backends_.size(); ++i) verb(*backends_[i], i);
+  }
+
+  // Largest ||cpu - reference|| / ||reference|| over the rows (absolute where the reference row is
+  // zero).
+  double error(const std::vector<Rows>& rows);
+  // Largest ||cpu - reference|| of a row over the root mean square of the rows' norms.
+  double error_overall(const std::vector<Rows>& rows);
+  void expect_close(const std::vector<Rows>& rows, double tolerance, const std::string& what);
+  void expect_close_overall(const std::vector<Rows>& rows, double tolerance,
+                            const std::string& what);
+  void expect_same_bits(const std::vector<Rows>& rows, const std::string& what);
+  std::vector<float> read(const std::vector<Rows>& rows, size_t backend);
+
+  double normal() { return normal_(random_); }
+  std::mt19937_64& generator() { return random_; }
+
+ private:
+  std::vector<std::pair<double, double>> row_norms(const std::vector<Rows>& rows);
+
+  ModelShape shape_;
+  std::vector<std::unique_ptr<Backend>> backends_;
+  std::deque<std::vector<uint8_t>> memory_;
+  std::mt19937_64 random_{20261129};
+  std::normal_distribution<double> normal_;
+};
+
+// The instruction sets that this processor runs, by name.
+std::vector<std::string> available_isas();
+
+}  // namespace spk::test
