@@ -64,6 +64,8 @@ class ChatParser {
 
   const ParsedChat& result() const { return result_; }
   bool in_reasoning() const { return state_ == State::kStart || state_ == State::kReasoning; }
+  // Inside the markup of a tool call, or of something that may still become one.
+  bool in_call() const { return state_ > State::kContent; }
 
  private:
   enum class State { kStart, kReasoning, kContent, kName, kBody, kKey, kBetween, kValue };

@@ -64,7 +64,7 @@ void apply_behavior(SplitBehavior behavior, std::vector<Span>& spans) {
 }  // namespace
 
 PreTokenizer::PreTokenizer(std::vector<PreStage> stages, const std::string& where)
-    : stages_(std::move(stages)), digits_(CodePointMap::of_set(unicode_digits())) {
+    : stages_(std::move(stages)) {
   for (size_t i = 0; i < stages_.size(); ++i) {
     const PreStage& stage = stages_[i];
     const bool last = i + 1 == stages_.size();
@@ -72,6 +72,7 @@ PreTokenizer::PreTokenizer(std::vector<PreStage> stages, const std::string& wher
       fail_input(where, ": pre_tokenizer: expected ByteLevel as its last section and nowhere else");
     }
     regex_of_.push_back(regexes_.size());
+    if (stage.kind == PreStage::Kind::kDigits) digits_ = CodePointMap::of_set(unicode_digits());
     if (stage.kind == PreStage::Kind::kSplit) {
       regexes_.emplace_back(stage.pattern, where + ": pre_tokenizer.Split");
     } else if (stage.kind == PreStage::Kind::kByteLevel && stage.use_regex) {

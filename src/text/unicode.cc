@@ -118,9 +118,15 @@ CodePointMap::CodePointMap(const std::vector<Run>& runs) : page_of_((kLastCodePo
   std::string page(256, '\0');
   size_t run = 0;
   for (uint32_t p = 0; p < page_of_.size(); ++p) {
+    const uint32_t first = p << 8;
+    while (run + 1 < runs.size() && runs[run + 1].start <= first) ++run;
+    const bool uniform = run + 1 == runs.size() || runs[run + 1].start > first + 255;
+    if (uniform && p > 0 && page == std::string(256, static_cast<char>(runs[run].value))) {
+      page_of_[p] = page_of_[p - 1];
+      continue;
+    }
     for (uint32_t i = 0; i < 256; ++i) {
-      const uint32_t code = p << 8 | i;
-      while (run + 1 < runs.size() && runs[run + 1].start <= code) ++run;
+      while (run + 1 < runs.size() && runs[run + 1].start <= (first | i)) ++run;
       page[i] = static_cast<char>(runs[run].value);
     }
     const auto [at, added] = known.emplace(page, static_cast<uint16_t>(known.size()));
