@@ -104,12 +104,15 @@ void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto low = reinterpret_cast<uintptr_t>(begin);
   const auto high = low + size;
-  uintptr_t first = reinterpret_cast<uintptr_t>(data) / kFaultAround * kFaultAround;
-  uintptr_t last =
-      (reinterpret_cast<uintptr_t>(data) + bytes + kFaultAround - 1) / kFaultAround * kFaultAround;
-  first = std::max(first, (low + page - 1) / page * page);
-  last = std::min(last, high / page * page);
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t first =
+      std::max(at / kFaultAround * kFaultAround, (low + page - 1) / page * page);
+  const uintptr_t last =
+      std::min((at + bytes + kFaultAround - 1) / kFaultAround * kFaultAround, high / page * page);
+  if (first >= last) return;
+  auto* where =
+      const_cast<std::byte*>(begin) + (first - low);  // madvise's signature knows no const
+  ::madvise(where, last - first, MADV_DONTNEED);
 }
 
 std::string read_small_file(const std::string& path, uint64_t limit) {

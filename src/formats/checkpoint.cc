@@ -218,7 +218,7 @@ std::unique_ptr<Checkpoint> Checkpoint::open(const std::string& folder) {
   std::map<std::string, std::string, std::less<>> texts;
   std::optional<std::string> index;
   for (const std::string& file : list_folder(folder)) {
-    const std::string path = folder + "/" + file;
+    const std::string path = cat(folder, "/", file);
     try {
       if (ends_with(file, ".incomplete")) {
         complaints.add(path, ": the leftover of a download: finish or remove it");
@@ -244,7 +244,7 @@ std::unique_ptr<Checkpoint> Checkpoint::open(const std::string& folder) {
 }
 
 std::unique_ptr<Checkpoint> Checkpoint::from_memory(std::string name,
-                                                    std::vector<MemoryFile> files) {
+                                                    const std::vector<MemoryFile>& files) {
   std::map<std::string, Shard, std::less<>> shards;
   std::map<std::string, std::string, std::less<>> texts;
   std::optional<std::string> index;

@@ -1,8 +1,10 @@
 // A checkpoint folder in the Hugging Face form, or the same files embedded in the executable.
 //
-// Owns the mapped shards and the texts of the small files; resolves a tensor name to checked bytes. Knows no model.
-// Read-only after opening, thread-safe.
+// Owns the mapped shards and the texts of the small files; resolves a tensor name to checked bytes.
+// Knows no model. Read-only after opening, thread-safe.
 #pragma once
+
+#include "formats/safetensors.h"
 
 #include <functional>
 #include <memory>
@@ -10,8 +12,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "formats/safetensors.h"
 
 namespace spk {
 
@@ -41,12 +41,15 @@ struct MemoryFile {
 
 class Checkpoint : public TensorSource {
  public:
-  // Opens and checks everything that can be checked without a model: index against shards (every named tensor exactly
-  // once, no foreign shard, no missing one, no leftover of a download), headers, file sizes. All complaints at once.
+  // Opens and checks everything that can be checked without a model: index against shards (every
+  // named tensor exactly once, no foreign shard, no missing one, no leftover of a download),
+  // headers, file sizes. All complaints at once.
   static std::unique_ptr<Checkpoint> open(const std::string& folder);
-  static std::unique_ptr<Checkpoint> from_memory(std::string name, std::vector<MemoryFile> files);
+  static std::unique_ptr<Checkpoint> from_memory(std::string name,
+                                                 const std::vector<MemoryFile>& files);
 
-  // Text of config.json, tokenizer.json, chat_template.jinja, generation_config.json; nullopt where absent.
+  // Text of config.json, tokenizer.json, chat_template.jinja, generation_config.json; nullopt where
+  // absent.
   virtual std::optional<std::string_view> text(std::string_view file) const = 0;
   virtual uint64_t file_bytes() const = 0;  // all shards
 };

@@ -370,8 +370,12 @@ ModelConfig parse_config(std::string_view json, const std::string& file) {
   if (json.size() > kMaxConfig)
     fail_input(file, ": expected at most ", kMaxConfig, " bytes, found ", json.size());
   if (json_depth(json) > 32) fail_input(file, ": nested deeper than 32 levels");
-  const Json root = Json::parse(json, nullptr, false);
-  if (root.is_discarded()) fail_input(file, ": not valid JSON");
+  Json root;
+  try {
+    root = Json::parse(json);
+  } catch (const Json::exception& error) {  // its text names the place and what was expected
+    fail_input(file, ": not valid JSON: ", printable(error.what()));
+  }
 
   ModelConfig c;
   Complaints complaints;

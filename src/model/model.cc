@@ -81,6 +81,7 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
       complaints.add(printable(t.name), ": expected numbers, found NaN or infinity among the ",
                      format_name(t.format), " codes");
     }
+    bool kept = false;         // the back end reads the source's own bytes: their pages are wanted
     if (complaints.empty()) {  // otherwise go on looking, but do not fill memory for nothing
       Slot slot;
       slot.model = &model;
@@ -91,9 +92,11 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
       } else if (x.layer >= 0) {
         slot.layer = &model.layers[static_cast<size_t>(x.layer)];
       }
-      x.entry->weight(slot) = backend.upload(t);
+      Weight& weight = x.entry->weight(slot);
+      weight = backend.upload(t);
+      kept = weight.data.handle == t.data;
     }
-    if (tensors.source)
+    if (tensors.source && !kept)
       tensors.source->drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
   });
   complaints.throw_if_any("weights that are not numbers");

@@ -160,7 +160,7 @@ class Binder {
     set_.tensors.push_back(std::move(bound));
   }
 
-  bool check_shape(const TensorBytes& t, std::vector<int64_t> expected) {
+  bool check_shape(const TensorBytes& t, const std::vector<int64_t>& expected) {
     if (t.info->shape == expected) return true;
     complain(t, "expected shape ", shape_text(expected), ", found ", shape_text(t.info->shape));
     return false;
