@@ -20,8 +20,8 @@
 namespace spk::cpu {
 
 inline constexpr int64_t kLanes = 16;
-inline constexpr int kDirectRows =
-    4;  // up to so many rows of x are multiplied while the weights are decoded
+// Up to so many rows of x are multiplied while the weights are decoded.
+inline constexpr int kDirectRows = 8;
 
 // A matrix of the model where it lies: codes as stored; scales as stored (MXFP4, INT4) or as
 // converted by CpuBackend::upload (FP8: float times 2^8, see simd.h).

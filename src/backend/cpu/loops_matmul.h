@@ -35,6 +35,16 @@ inline constexpr float kInt4Values[16] = {-8.f, -7.f, -6.f, -5.f, -4.f, -3.f, -2
 inline constexpr uint8_t kInt4Half[16] = {0xc8, 0xc7, 0xc6, 0xc5, 0xc4, 0xc2, 0xc0, 0xbc,
                                           0x00, 0x3c, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47};
 
+// 2^(code - 127) for all codes: a load that broadcasts costs less than making it from the bits.
+// Code 0 is the subnormal 2^-127, bits 1 << 22; 255 (NaN) is refused by the loaders.
+struct E8m0 {
+  float value[256];
+  constexpr E8m0() : value() {
+    for (uint32_t i = 0; i < 256; ++i) value[i] = __builtin_bit_cast(float, i ? i << 23 : 1u << 22);
+  }
+};
+inline constexpr E8m0 kE8m0;
+
 // One row of a matrix as a stream of decoded units.
 template <Format F>
 struct Stream;
@@ -86,9 +96,7 @@ struct Stream<Format::kMxfp4> {
   Stream(const Matrix& w, int64_t row)
       : codes(w.codes + row * (w.cols / 2)), scales(w.scales + row * (w.cols / kGroup)) {}
   void get(int64_t k, V16& a, V16& b) const {
-    // 2^(code - 127); code 0 is the subnormal 2^-127, whose bits are 1 << 22.
-    const uint32_t power = static_cast<uint32_t>(scales[k / kGroup]) << 23;
-    nibbles.get32(codes + k / 2, float_of(power ? power : 1u << 22), a, b);
+    nibbles.get32(codes + k / 2, kE8m0.value[scales[k / kGroup]], a, b);
   }
 };
 
@@ -152,18 +160,16 @@ inline void matvec_block(const Matrix& w, int64_t row, const float* const* x, fl
     for (int n = 0; n < N; ++n) acc[r][n] = zero();
   int64_t k = 0;
   for (; k + kUnit <= cols; k += kUnit) {
-    V16 xa[N], xb[N];
-    for (int n = 0; n < N; ++n) {
-      xa[n] = load(x[n] + k);
-      xb[n] = load(x[n] + k + 16);
-    }
+    V16 a[R], b[R];
     for (int r = 0; r < R; ++r) {
       const uint8_t* p = streams[r].codes + k / kUnit * S::kUnitBytes;
       __builtin_prefetch(p + ahead);
       if constexpr (S::kUnitBytes > 64) __builtin_prefetch(p + ahead + 64);
-      V16 a, b;
-      streams[r].get(k, a, b);
-      for (int n = 0; n < N; ++n) acc[r][n] = fma(b, xb[n], fma(a, xa[n], acc[r][n]));
+      streams[r].get(k, a[r], b[r]);
+    }
+    for (int n = 0; n < N; ++n) {
+      const V16 xa = load(x[n] + k), xb = load(x[n] + k + 16);
+      for (int r = 0; r < R; ++r) acc[r][n] = fma(b[r], xb, fma(a[r], xa, acc[r][n]));
     }
   }
   if (k < cols) {
@@ -184,8 +190,8 @@ inline void matvec_block(const Matrix& w, int64_t row, const float* const* x, fl
 template <Format F, int N>
 inline void matvec_rows(const Matrix& w, int64_t first, int64_t last, const float* const* x,
                         float* const* y, int64_t at) {
-  // R * N accumulators and the decoded weights must fit the registers.
-  constexpr int R = kWideRegisters ? 4 : (N <= 2 ? 2 : 1);
+  // R * N accumulators and 2 R registers of decoded weights must fit the processor's.
+  constexpr int R = kWideRegisters ? (N <= 4 ? 4 : 2) : (N == 1 ? 2 : 1);
   int64_t row = first;
   for (; row + R <= last; row += R) matvec_block<F, R, N>(w, row, x, y, at + row - first);
   for (; row < last; ++row) matvec_block<F, 1, N>(w, row, x, y, at + row - first);
@@ -194,6 +200,17 @@ inline void matvec_rows(const Matrix& w, int64_t first, int64_t last, const floa
 template <Format F>
 inline void matvec_format(const Matrix& w, int64_t first, int64_t last, const float* const* x,
                           int64_t n, float* const* y, int64_t at) {
+  if (!kWideRegisters && n > 4) {
+    // Too few registers: four rows of x at a time, over a few weight rows that stay in the
+    // first-level cache.
+    constexpr int64_t kRows = 4;
+    for (int64_t row = first; row < last; row += kRows) {
+      const int64_t end = row + kRows < last ? row + kRows : last;
+      matvec_format<F>(w, row, end, x, 4, y, at + row - first);
+      matvec_format<F>(w, row, end, x + 4, n - 4, y + 4, at + row - first);
+    }
+    return;
+  }
   switch (n) {
     case 1:
       return matvec_rows<F, 1>(w, first, last, x, y, at);
@@ -201,8 +218,20 @@ inline void matvec_format(const Matrix& w, int64_t first, int64_t last, const fl
       return matvec_rows<F, 2>(w, first, last, x, y, at);
     case 3:
       return matvec_rows<F, 3>(w, first, last, x, y, at);
-    default:
+    case 4:
       return matvec_rows<F, 4>(w, first, last, x, y, at);
+  }
+  if constexpr (kWideRegisters) {
+    switch (n) {
+      case 5:
+        return matvec_rows<F, 5>(w, first, last, x, y, at);
+      case 6:
+        return matvec_rows<F, 6>(w, first, last, x, y, at);
+      case 7:
+        return matvec_rows<F, 7>(w, first, last, x, y, at);
+      case 8:
+        return matvec_rows<F, 8>(w, first, last, x, y, at);
+    }
   }
 }
 

@@ -105,18 +105,18 @@ inline void e4m3_32(const uint8_t* p, V16& a, V16& b) {
 struct Nibbles {
   __m512 table;
   explicit Nibbles(const float* values, const uint8_t*) : table(_mm512_loadu_ps(values)) {}
+  static __m512i words(const uint8_t* p) {
+    const __m512i low = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
+    return _mm512_mask_broadcastd_epi32(low, 0xff00, _mm_loadu_si32(p + 4));
+  }
   void get32(const uint8_t* p, float scale, V16& a, V16& b) const {
     const __m512 scaled = _mm512_mul_ps(table, _mm512_set1_ps(scale));
-    const __m512i raw =
-        _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     // Lane i of a register gets the 32-bit word with its code, moved so that the code is in the low
-    // 4 bits: all that the permutation looks at.
-    const __m512i word = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    // 4 bits: all that the permutation looks at. Words are broadcast by the load unit, the second
+    // one under a mask: the shuffle unit, the bottleneck, is left to the shift and the permutation.
     const __m512i shift =
         _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-    const __m512i first = _mm512_permutexvar_epi32(word, raw);
-    const __m512i second =
-        _mm512_permutexvar_epi32(_mm512_add_epi32(word, _mm512_set1_epi32(2)), raw);
+    const __m512i first = words(p), second = words(p + 8);
     a.v = _mm512_permutexvar_ps(_mm512_srlv_epi32(first, shift), scaled);
     b.v = _mm512_permutexvar_ps(_mm512_srlv_epi32(second, shift), scaled);
   }
