@@ -1,6 +1,7 @@
 // The fuzz targets' corpora as ordinary tests: each file once, without a fuzzer.
 //
-// All targets define one well-known function, so each is included under a name of its own.
+// cmake/fuzz.cmake compiles tests/fuzz/NAME_fuzz.cc into this program under the name replay_NAME,
+// and lists the names in SPARKLING_FUZZ_TARGETS as SPK_TARGET(NAME) ...
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -10,29 +11,16 @@
 #include <iterator>
 #include <string>
 
-// clang-format off
-// NOLINTBEGIN(bugprone-suspicious-include)
-#define LLVMFuzzerTestOneInput fuzz_safetensors
-#include "fuzz/safetensors_fuzz.cc"
-#undef LLVMFuzzerTestOneInput
-#define LLVMFuzzerTestOneInput fuzz_config
-#include "fuzz/config_fuzz.cc"
-#undef LLVMFuzzerTestOneInput
-#if __has_include("fuzz/tokenizer_fuzz.cc")
-#define LLVMFuzzerTestOneInput fuzz_tokenizer
-#include "fuzz/tokenizer_fuzz.cc"
-#undef LLVMFuzzerTestOneInput
-#define SPK_HAS_TOKENIZER_FUZZ 1
-#endif
-// NOLINTEND(bugprone-suspicious-include)
-// clang-format on
+#define SPK_TARGET(name) extern "C" int replay_##name(const uint8_t* data, size_t size);
+SPARKLING_FUZZ_TARGETS
+#undef SPK_TARGET
 
 namespace spk {
 namespace {
 
-using Target = int (*)(const uint8_t*, size_t);
+using Function = int (*)(const uint8_t*, size_t);
 
-void replay(const std::string& name, Target target) {
+void replay(const std::string& name, Function target) {
   const std::string folder = std::string(SPARKLING_SOURCE_DIR) + "/tests/fuzz/corpus/" + name;
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -45,11 +33,10 @@ void replay(const std::string& name, Target target) {
   EXPECT_GT(files, 0u) << folder;
 }
 
-TEST(FuzzCorpus, Safetensors) { replay("safetensors", fuzz_safetensors); }
-TEST(FuzzCorpus, Config) { replay("config", fuzz_config); }
-#ifdef SPK_HAS_TOKENIZER_FUZZ
-TEST(FuzzCorpus, Tokenizer) { replay("tokenizer", fuzz_tokenizer); }
-#endif
+#define SPK_TARGET(name) \
+  TEST(FuzzCorpus, name) { replay(#name, replay_##name); }
+SPARKLING_FUZZ_TARGETS
+#undef SPK_TARGET
 
 }  // namespace
 }  // namespace spk
