@@ -125,13 +125,26 @@ TEST(Tensors, AllMismatchesAtOnce) {
   EXPECT_HOLDS(text, "q_proj.weight: expected F32, BF16, FP8, MXFP4, INT4, found dtype F16");
 }
 
-TEST(Tensors, EmptyCheckpointIsOneBoundedMessage) {
+TEST(Tensors, ManyMismatchesAreOneBoundedMessage) {
   WrittenCheckpoint w(small_config(), Release::kBf16, 1);
-  w.tensors.clear();
+  w.tensors.resize(1);
   const std::string text = refusal(w);
-  EXPECT_HOLDS(text, "model.word_embeddings.weight");
+  EXPECT_HOLDS(text, "model.norm.weight");
   EXPECT_HOLDS(text, "more");
   EXPECT_LT(text.size(), 5000u);
+  w.tensors.clear();
+  EXPECT_HOLDS(refusal(w), "expected weights");
+}
+
+TEST(Tensors, ConfigWithTooFewLayers) {
+  WrittenCheckpoint w(small_config(), Release::kBf16, 1);
+  w.config = small_config(R"({"num_hidden_layers":3,"num_nextn_predict_layers":0,
+      "expert_swiglu_limit_list":null,"share_expert_swiglu_limit_list":null})");
+  EXPECT_HOLDS(refusal(w), "expected layers below num_hidden_layers = 3");
+  ModelConfig cut = parse_config(small_config(R"({"num_nextn_predict_layers":0})"), "config.json");
+  keep_layers(cut, 3);
+  const auto source = w.open();
+  EXPECT_NO_THROW(bind_tensors(cut, *source));
 }
 
 TEST(Tensors, StoredShapesOfVectorsAndTaps) {

@@ -428,6 +428,7 @@ void keep_layers(ModelConfig& config, int64_t n) {
   if (n < 1) fail_usage("--layers: expected at least 1, found ", n);
   if (n >= config.layers) return;
   const auto count = static_cast<size_t>(n);
+  config.cut = true;
   config.layers = n;
   config.dense_layers = std::min(config.dense_layers, n);
   config.is_mla.resize(count);

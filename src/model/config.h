@@ -39,6 +39,7 @@ struct ModelConfig {
   std::vector<int32_t> eos;           // eos_token_id (one or several)
   int32_t pad = -1;
   bool vision_wrapper = false;  // text part of a VL checkpoint
+  bool cut = false;             // keep_layers left layers out: a checkpoint may hold more
   std::string architecture;
   std::vector<std::string> warnings;  // missing clamp lists, YaRN on a native 262144, ...
 

@@ -6,6 +6,7 @@
 #include "model/tensor_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -51,6 +52,10 @@ class Binder {
       : config_(config), source_(source) {}
 
   TensorSet run() {
+    if (is_empty())
+      fail_input(printable(source_.name()),
+                 ": expected weights (model.safetensors, or shards with ",
+                 "model.safetensors.index.json), found none");
     find_prefixes();
     set_.source = &source_;
     set_.has_mtp = decide_mtp();
@@ -63,6 +68,12 @@ class Binder {
   }
 
  private:
+  bool is_empty() const {
+    bool empty = true;
+    source_.for_each([&](const TensorBytes&) { empty = false; });
+    return empty;
+  }
+
   void find_prefixes() {
     for (const std::string_view body : kBodies) {
       if (source_.find(std::string(body) + "word_embeddings.weight")) {
@@ -352,6 +363,11 @@ class Binder {
         }
       }
       if (starts_with(name, "model.mtp") || starts_with(name, skipped)) return;
+      if (!config_.cut && layer_of(name) > config_.layers) {
+        complain(t, "expected layers below num_hidden_layers = ", config_.layers,
+                 " (and an MTP layer), found ", layer_of(name));
+        return;
+      }
       if (starts_with(name, mtp) && (is_mtp_copy(name) || !set_.has_mtp)) return;
       if (ends_with(name, ".rotary_emb.inv_freq")) return;  // recomputed from the config
       // "model.layers.3" is the base of A_log's neighbours; only a projection's own companions
@@ -368,6 +384,14 @@ class Binder {
     if (unknown)
       set_.notes.push_back(cat("ignored ", unknown, " unknown tensor", unknown > 1 ? "s" : "", ": ",
                                list, unknown > 8 ? ", ..." : ""));
+  }
+  // The number after "layers.", or -1.
+  int64_t layer_of(std::string_view name) const {
+    const std::string prefix = stored_name("model.layers.");
+    if (!starts_with(name, prefix)) return -1;
+    int64_t layer = -1;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+    return layer;
   }
   static bool is_companion(std::string_view name) {
     const std::string_view last = name.substr(name.rfind('.') + 1);
