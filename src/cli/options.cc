@@ -77,9 +77,14 @@ class Table {
     verbs_ = verbs;
   }
 
-  // An option with one value (or, `repeatable`, one value each time it is given).
+  enum class Count {
+    kOne,
+    kRepeated,
+    kMany
+  };  // the last counts; one each time it is given; all that follow
+  // An option with a value.
   void value(const std::string& flags, const std::string& type, const std::string& help,
-             Parser parse, bool repeatable = false) {
+             Parser parse, Count count = Count::kOne) {
     const std::string name = long_name(flags);
     owners_[name] |= verbs_;
     if ((verbs_ & bit(verb_)) == 0) return;
@@ -95,8 +100,13 @@ class Table {
     auto* option =
         app_.add_option_function<std::vector<std::string>>(flags, std::move(guarded), help);
     option->type_name(type)->group(group_)->envname(env_name(name));
-    option->expected(1)->allow_extra_args(false)->multi_option_policy(
-        repeatable ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    option->allow_extra_args(count == Count::kMany);
+    if (count == Count::kMany)
+      option->expected(1, CLI::detail::expected_max_vector_size);
+    else
+      option->expected(1);
+    option->multi_option_policy(count == Count::kOne ? CLI::MultiOptionPolicy::TakeLast
+                                                     : CLI::MultiOptionPolicy::TakeAll);
   }
 
   void text(const std::string& flags, const std::string& type, std::string& field,
@@ -296,7 +306,7 @@ void add_model(Table& t, Options& o) {
   t.integer("--context", "N", 1, int64_t{1} << 30,
             "tokens of context (the config's, cut to what fits)",
             [&m](int64_t n) { m.context = n; });
-  t.group("How it runs", kRunning);
+  t.group("How it runs", kRunning & ~bit(Verb::kCompare));
   t.choice("--backend", {"auto", "reference", "cpu", "cuda"}, m.backend,
            "auto: cuda where it can run, else cpu (auto)");
   t.value("--precision", "exact|fast",
@@ -307,6 +317,7 @@ void add_model(Table& t, Options& o) {
             m.precision = s == "fast" ? PrecisionMode::kFast : PrecisionMode::kExact;
             m.precision_given = true;
           });
+  t.group("How it runs", kRunning);
   t.integer("--threads", "N", 1, 1024, "worker threads (physical cores)",
             [&m](int64_t n) { m.threads = static_cast<int>(n); });
   t.integer("--device", "N", 0, 15, "number of the CUDA device (0)", [](int64_t n) {
@@ -369,7 +380,7 @@ void add_sampling(Table& t, Options& o) {
         if (s.stop.size() == 16) fail_usage("expected at most 16 stop texts");
         s.stop.push_back(text);
       },
-      true);
+      Table::Count::kRepeated);
   t.integer("--max-tokens", "N", 0, int64_t{1} << 30,
             "reasoning and answer together, 0: prompt only (up to the context)",
             [&s](int64_t n) { s.max_tokens = n; });
@@ -418,8 +429,8 @@ void add_others(Table& t, Options& o) {
   t.flag("--special", "special tokens may form from text", [&k] { k.special = true; });
   t.value("--decode", "IDS", "the text of these ids", [&k](const std::string& s) { k.decode = s; });
   t.value(
-      "--count", "FILE", "'id count' lines over these files, most frequent first; may be repeated",
-      [&k](const std::string& s) { k.count.push_back(s); }, true);
+      "--count", "FILES", "'id count' lines over these files, most frequent first, then by id",
+      [&k](const std::string& s) { k.count.push_back(s); }, Table::Count::kMany);
   BenchOptions& b = o.bench;
   t.group("Bench", bit(Verb::kBench));
   t.integer("--in", "N", 1, 1 << 24, "prompt tokens (128)", [&b](int64_t n) { b.in = n; });
@@ -579,13 +590,13 @@ Options parse_options(int argc, const char* const* argv) {
   app.formatter(std::make_shared<Formatter>());
   app.get_formatter()->column_width(34);
   app.allow_extras();
-  app.set_help_flag("-h,--help", "this text");
+  app.set_help_flag();  // added last, so that the help ends with it
   app.footer(std::string(o.verb == Verb::kRun ? kRunFooter : "") + kFooter);
-  app.get_option("--help")->group("General");
   if (o.verb == Verb::kCompletion) {
-    app.add_option("SHELL", o.shell, "bash or zsh")->group("");
+    app.add_option("SHELL", o.shell, "bash or zsh")->type_name("");
   } else {
-    app.add_option("MODEL", o.model.model, "checkpoint folder (SPARKLING_MODEL, else ling-nano)");
+    app.add_option("MODEL", o.model.model, "checkpoint folder (SPARKLING_MODEL, else ling-nano)")
+        ->type_name("");
   }
   Table table(app, o.verb);
   add_run(table, o);
@@ -599,6 +610,7 @@ Options parse_options(int argc, const char* const* argv) {
   config_option->group("General")->type_name("FILE")->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);
   app.config_formatter(config);
+  app.set_help_flag("-h,--help", "this text")->group("General");
 
   // The library wants the arguments last first; the config file named by the environment comes
   // before all.
@@ -618,8 +630,14 @@ Options parse_options(int argc, const char* const* argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    o.text = app.help();
+    std::string help = app.help();
+    for (size_t at = 0; (at = help.find("\n\n\n", at)) != std::string::npos;) help.erase(at, 1);
+    o.text = help;
     return o;
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string_view what(error.what());
+    throw Error(ErrorKind::kUsage,
+                cat(what.substr(0, what.find(':')), ": expected a value, found none"));
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::kUsage, error.what());
   }

@@ -223,7 +223,8 @@ std::string show_fixed(double value, int decimals) {
 }
 
 std::string read_file(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "rb");
+  const bool standard = path == "-";
+  std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
   if (file == nullptr) fail_input("cannot open ", path, ": ", std::strerror(errno));
   std::string text;
   std::array<char, 65536> block{};
@@ -231,8 +232,9 @@ std::string read_file(const std::string& path) {
   while ((got = std::fread(block.data(), 1, block.size(), file)) > 0)
     text.append(block.data(), got);
   const int error = std::ferror(file) != 0 ? errno : 0;
-  std::fclose(file);
-  if (error != 0) fail_input("cannot read ", path, ": ", std::strerror(error));
+  if (!standard) std::fclose(file);
+  if (error != 0)
+    fail_input("cannot read ", standard ? "standard input" : path, ": ", std::strerror(error));
   return text;
 }
 

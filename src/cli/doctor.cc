@@ -1,0 +1,162 @@
+// `doctor`: what this machine is, what will be used and why, which switches are in effect, and
+// whether the numbers are right: the first thing to run, and the first thing to send, when
+// something is off.
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/inspect.h"
+#include "cli/machine.h"
+#include "cli/output.h"
+#include "cli/prompt.h"
+#include "cli/selftest.h"
+#include "cli/source.h"
+#include "cli/values.h"
+#include "cli/verbs.h"
+#include "cli/version.h"
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spk::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Doctor {
+  Machine machine;
+  std::string model;
+  std::vector<std::string> notes;
+  std::string backend;  // description
+  std::string why;
+  double bandwidth = 0;  // bytes/s
+  int64_t weight_bytes = 0;
+  int64_t token_bytes = 0;
+  std::vector<std::pair<std::string, std::string>> switches;
+  TemplateReport chat;
+  SelfTest test;
+};
+
+// Variables that change what we do. Values are shown: none of them is a secret.
+std::vector<std::pair<std::string, std::string>> switches_in_effect() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view pair(*entry);
+    const size_t equals = std::min(pair.find('='), pair.size());
+    const std::string_view name = pair.substr(0, equals);
+    if (name.rfind("SPARKLING_", 0) != 0 && name != "NO_COLOR") continue;
+    found.emplace_back(name, pair.substr(std::min(equals + 1, pair.size())));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string reason(const ModelOptions& options) {
+  if (options.backend != "auto") return "asked for by --backend";
+  return "auto: this version has no CUDA back end, so the CPU";
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+std::string report_text(const Doctor& d) {
+  const Version v = version();
+  std::string out =
+      cat("program   sparkling ", v.number, " (", v.commit, "), ", v.build, ", ", v.compiler, "\n");
+  out += cat("machine   ", d.machine.text(), "\n");
+  out += cat("          has ", join(d.machine.instruction_sets), "; ",
+             show_bytes(static_cast<double>(d.machine.memory_available)), " available\n");
+  out += cat("model     ", d.model, ", ", show_bytes(static_cast<double>(d.weight_bytes)),
+             " of weights\n");
+  for (const std::string& note : d.notes) out += cat("          ", note, "\n");
+  out += cat("uses      ", d.backend, "\n          ", d.why, "\n");
+  out += cat("bandwidth ", show_fixed(d.bandwidth / 1e9, 1), " GB/s read by these threads");
+  if (d.token_bytes > 0 && d.bandwidth > 0) {
+    out += cat(": at most ", show_fixed(d.bandwidth / static_cast<double>(d.token_bytes), 1),
+               " tok/s at ", show_fixed(static_cast<double>(d.token_bytes) / 1e6, 2), " MB/token");
+  }
+  out += "\nswitches  ";
+  if (d.switches.empty()) out += "none in the environment";
+  for (size_t i = 0; i < d.switches.size(); ++i) {
+    out += cat(i > 0 ? "\n          " : "", d.switches[i].first, "=", d.switches[i].second);
+  }
+  out += cat("\ntemplate  ", d.chat.text, "\n");
+  for (const auto& [name, tokens] : d.chat.samples)
+    out += cat("          ", name, ": ", tokens, " tokens\n");
+  out += cat("self test ", d.test.passed ? "passed" : "FAILED", ": ", d.test.text, "\n");
+  if (d.test.route_flips > 0) {
+    out += cat("          ", d.test.route_flips, " expert choices differ when not replayed\n");
+  }
+  return out;
+}
+
+std::string report_json(const Doctor& d) {
+  const Version v = version();
+  Json root;
+  root["version"] = v.number;
+  root["commit"] = v.commit;
+  root["build"] = cat(v.build, ", ", v.compiler);
+  root["machine"] = {{"processor", d.machine.processor},
+                     {"architecture", d.machine.architecture},
+                     {"system", d.machine.system},
+                     {"instruction_sets", d.machine.instruction_sets},
+                     {"physical_cores", d.machine.physical_cores},
+                     {"logical_cores", d.machine.logical_cores},
+                     {"memory_bytes", d.machine.memory_total},
+                     {"available_bytes", d.machine.memory_available},
+                     {"read_bandwidth_gb_s", d.bandwidth / 1e9}};
+  root["model"] = {{"name", d.model},
+                   {"weight_bytes", d.weight_bytes},
+                   {"bytes_per_token", d.token_bytes},
+                   {"notes", d.notes}};
+  root["backend"] = {{"description", d.backend}, {"why", d.why}};
+  Json switches = Json::object();
+  for (const auto& [name, value] : d.switches) switches[name] = value;
+  root["switches"] = switches;
+  Json samples = Json::object();
+  for (const auto& [name, tokens] : d.chat.samples) samples[name] = tokens;
+  root["template"] = {{"match", d.chat.known}, {"text", d.chat.text}, {"sample_tokens", samples}};
+  root["self_test"] = {{"passed", d.test.passed},
+                       {"relative_error", d.test.error},
+                       {"route_flips", d.test.route_flips},
+                       {"text", d.test.text}};
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+int verb_doctor(const Options& options) {
+  if (options.model.backend == "cuda") {
+    fail_resource("this build has no CUDA back end yet; available now: --backend cpu or reference");
+  }
+  Doctor d;
+  d.machine = this_machine();
+  d.switches = switches_in_effect();
+  {
+    OpenedModel model = open_model(options.model);
+    d.chat = template_report(model);
+    const Inspection inspection = inspect_model(model);
+    d.model = model.name;
+    d.notes = inspection.notes;
+    d.weight_bytes = inspection.sizes.weight_bytes;
+    d.token_bytes = inspection.token_bytes();
+  }
+  d.why = reason(options.model);
+  d.test = self_test(options.model, d.weight_bytes);
+  d.backend = d.test.backend;
+  d.bandwidth = d.test.read_bandwidth;
+  out(options.json ? report_json(d) : report_text(d));
+  if (!d.test.passed) {
+    out_flush();
+    fail_resource("the self test failed: ", d.test.text);
+  }
+  return 0;
+}
+
+}  // namespace spk::cli

@@ -1,0 +1,84 @@
+// `logits`: teacher-forced logits of a token list as .npy, with the experts' choice written or
+// replayed.
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/npy.h"
+#include "cli/output.h"
+#include "cli/source.h"
+#include "cli/values.h"
+#include "cli/verbs.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace spk::cli {
+namespace {
+
+// int32 [n, MoE layers + 1, top_k]; -1 only where a column is unused, ids inside the experts
+// otherwise.
+std::vector<int32_t> read_routes(const std::string& path, int64_t n, const ModelConfig& config) {
+  IntArray array = read_npy(path);
+  const std::vector<int64_t> expected = {n, config.moe_layers() + 1, config.shape.top_k};
+  if (array.shape != expected) {
+    std::string found;
+    for (const int64_t size : array.shape) found += cat(found.empty() ? "" : ", ", size);
+    fail_input(path, ": expected shape (", expected[0], ", ", expected[1], ", ", expected[2],
+               ") = (tokens, MoE layers + 1, top_k), found (", found, ")");
+  }
+  for (size_t i = 0; i < array.values.size(); ++i) {
+    if (array.values[i] < -1 || array.values[i] >= config.shape.experts) {
+      const auto per_token = static_cast<size_t>(expected[1] * expected[2]);
+      fail_input(path, ": row ", i / per_token, ": expected expert ids from 0 to ",
+                 config.shape.experts - 1, " (-1: unused), found ", array.values[i]);
+    }
+  }
+  return std::move(array.values);
+}
+
+}  // namespace
+
+int verb_logits(const Options& options) {
+  const std::vector<int32_t> tokens = parse_ids(options.tokens);
+  if (tokens.empty()) fail_usage("--tokens: expected at least one id, found none");
+  const auto n = static_cast<int64_t>(tokens.size());
+  OpenedModel model = open_model(options.model);
+  check_ids(tokens, model.config.shape.vocab);
+
+  EngineOptions engine_opts = engine_options(options.model);
+  if (engine_opts.context == 0 && n <= model.config.context) engine_opts.context = n;
+  if (options.logits.chunk > 0) engine_opts.chunk = options.logits.chunk;
+  std::vector<int32_t> routes_in;
+  if (!options.logits.routes_in.empty()) {
+    routes_in = read_routes(options.logits.routes_in, n, model.config);
+  }
+  const int64_t vocab = model.config.shape.vocab;
+  const int64_t moe_columns = model.config.moe_layers() + 1;
+  const int64_t top_k = model.config.shape.top_k;
+  const auto engine = start_engine(model, options.model, engine_opts);
+
+  const int64_t rows = options.logits.mtp ? n - 1 : n;
+  NpyWriter writer(options.logits.output, rows, vocab);
+  Progress progress("logits", rows, "rows");
+  std::vector<int32_t> routes_out;
+  Engine::LogitsRequest request;
+  request.tokens = tokens;
+  request.mtp = options.logits.mtp;
+  request.chunk = options.logits.chunk;
+  request.routes_in = routes_in;
+  if (!options.logits.routes_out.empty()) request.routes_out = &routes_out;
+  engine->logits(request, [&](int64_t i, std::span<const float> row) {
+    if (interrupted()) throw Error(ErrorKind::kInterrupted, "interrupted");
+    writer.row(row);
+    progress.update(i + 1);
+  });
+  writer.close();
+  if (!options.logits.routes_out.empty()) {
+    const int64_t shape[] = {n, moe_columns, top_k};
+    write_npy(options.logits.routes_out, shape, routes_out);
+  }
+  log_verbose(cat("wrote ", options.logits.output, ": float32 [", rows, ", ", vocab, "]"));
+  return 0;
+}
+
+}  // namespace spk::cli

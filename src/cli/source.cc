@@ -1,0 +1,180 @@
+#include "cli/source.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/embedded.h"
+#include "cli/machine.h"
+#include "cli/values.h"
+#include "model/synthetic.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace spk::cli {
+namespace {
+
+constexpr const char* kEmbedded = "ling-nano (embedded)";
+
+// "" means the embedded model.
+std::string folder_of(const ModelOptions& options) {
+  if (!options.model.empty()) return options.model;
+  const char* set = std::getenv("SPARKLING_MODEL");
+  return set == nullptr ? "" : set;
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0;
+}
+
+void check_folder(const ModelOptions& options, const std::string& folder) {
+  struct stat info {};
+  const char* from = options.model.empty() ? " (from SPARKLING_MODEL)" : "";
+  if (stat(folder.c_str(), &info) != 0) {
+    fail_input("expected a checkpoint folder, found nothing at ", folder, from);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    fail_input("expected a checkpoint folder, found a file: ", folder, from);
+  }
+}
+
+std::vector<MemoryFile> embedded_files() {
+  std::vector<MemoryFile> files = embedded_model();
+  if (files.empty()) fail_input("this build has no embedded model: expected a MODEL folder");
+  return files;
+}
+
+// Experts and embeddings alone, which are nearly all of it.
+uint64_t synthetic_bytes_at_least(const ModelConfig& config) {
+  const ModelShape& s = config.shape;
+  const int64_t experts = (config.moe_layers() + config.mtp_layers) * s.experts;
+  const int64_t expert_weights = 3 * s.hidden * s.expert_dim;
+  const int64_t mxfp4_bytes = expert_weights / 2 + expert_weights / kGroup;
+  return static_cast<uint64_t>(experts * mxfp4_bytes + 2 * s.vocab * s.hidden * 2);
+}
+
+// Random bytes are made page by page: without this a too large model would end by the kernel's
+// hand, without a word.
+void check_synthetic_fits(const ModelOptions& options, const ModelConfig& config) {
+  const Machine machine = this_machine();
+  const uint64_t limit = parse_size(options.memory, machine.memory_total);
+  const uint64_t room =
+      limit == 0 ? machine.memory_available : std::min(limit, machine.memory_available);
+  const uint64_t need = synthetic_bytes_at_least(config);
+  if (need > room) {
+    fail_resource("synthetic weights need more than ", show_bytes(static_cast<double>(need)),
+                  ", found ", show_bytes(static_cast<double>(room)),
+                  "; --layers N keeps the first N layers");
+  }
+}
+
+OpenedModel open_synthetic(const ModelOptions& options) {
+  OpenedModel model;
+  const bool is_file = options.synthetic.find('/') != std::string::npos ||
+                       options.synthetic.rfind(".json") != std::string::npos ||
+                       exists(options.synthetic);
+  const std::string text =
+      is_file ? read_file(options.synthetic) : std::string(known_config(options.synthetic));
+  model.config =
+      parse_config(text, is_file ? options.synthetic : options.synthetic + " (built in)");
+  if (options.layers > 0) keep_layers(model.config, options.layers);
+  apply_rope_scaling(model.config, options.rope_scaling);
+  model.name = cat(options.synthetic, " (synthetic, seed ", options.weights_seed,
+                   options.layers > 0 ? cat(", ", model.config.layers, " layers") : "", ")");
+  check_synthetic_fits(options, model.config);
+  model.source =
+      make_synthetic(model.config, static_cast<uint64_t>(options.weights_seed),
+                     options.threads > 0 ? options.threads : this_machine().physical_cores);
+  model.synthetic = true;
+  return model;
+}
+
+std::optional<std::string> text_of(const Checkpoint& checkpoint, std::string_view file) {
+  const std::optional<std::string_view> text = checkpoint.text(file);
+  return text ? std::optional<std::string>(*text) : std::nullopt;
+}
+
+}  // namespace
+
+std::string model_name(const ModelOptions& options) {
+  if (!options.synthetic.empty()) return options.synthetic;
+  const std::string folder = folder_of(options);
+  return folder.empty() ? kEmbedded : folder;
+}
+
+OpenedModel open_model(const ModelOptions& options) {
+  if (!options.synthetic.empty()) return open_synthetic(options);
+  OpenedModel model;
+  model.name = model_name(options);
+  const std::string folder = folder_of(options);
+  if (!folder.empty()) check_folder(options, folder);
+  std::unique_ptr<Checkpoint> checkpoint =
+      folder.empty() ? Checkpoint::from_memory(kEmbedded, embedded_files())
+                     : Checkpoint::open(folder);
+  const std::string config_file = folder.empty() ? "config.json" : folder + "/config.json";
+  const auto config = text_of(*checkpoint, "config.json");
+  if (!config) fail_input("expected ", config_file, ", found no such file");
+  model.config = parse_config(*config, config_file);
+  if (options.layers > 0) keep_layers(model.config, options.layers);
+  apply_rope_scaling(model.config, options.rope_scaling);
+  model.tokenizer_json = text_of(*checkpoint, "tokenizer.json");
+  model.chat_template = text_of(*checkpoint, "chat_template.jinja");
+  model.generation_config = text_of(*checkpoint, "generation_config.json");
+  model.source = std::move(checkpoint);
+  return model;
+}
+
+std::optional<std::string> model_text(const ModelOptions& options, std::string_view file) {
+  const std::string folder = folder_of(options);
+  if (folder.empty()) {
+    for (const MemoryFile& embedded : embedded_files()) {
+      if (embedded.name == file) return std::string(embedded.bytes);
+    }
+    return std::nullopt;
+  }
+  check_folder(options, folder);
+  const std::string path = cat(folder, "/", file);
+  return exists(path) ? std::optional<std::string>(read_file(path)) : std::nullopt;
+}
+
+std::optional<Tokenizer> load_tokenizer(const OpenedModel& model) {
+  if (!model.tokenizer_json) return std::nullopt;
+  return Tokenizer::from_json(*model.tokenizer_json, model.name + "/tokenizer.json");
+}
+
+EngineOptions engine_options(const ModelOptions& options) {
+  const Machine machine = this_machine();
+  EngineOptions engine;
+  engine.backend = options.backend;
+  engine.precision = options.precision;
+  engine.device.threads = options.threads;
+  engine.device.memory = parse_size(options.memory, machine.memory_total);
+  engine.context = options.context;
+  return engine;
+}
+
+std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& options,
+                                     const EngineOptions& engine_options,
+                                     std::optional<Tokenizer> tokenizer) {
+  if (options.backend == "cuda") {
+    fail_resource("this build has no CUDA back end yet; available now: --backend cpu or reference");
+  }
+  if (options.precision_given && options.precision == PrecisionMode::kFast) {
+    log_info("--precision fast is the same as exact in this version");
+  }
+  if (options.draft_given && options.draft == "auto") {
+    log_info("--draft auto is 0 in this version: no drafts");
+  }
+  log_verbose(cat("loading ", model.name));
+  auto engine = std::make_unique<Engine>(std::move(model.source), model.config,
+                                         std::move(tokenizer), engine_options);
+  for (const std::string& note : engine->notes()) log_warn(note);
+  log_verbose(engine->plan_text());
+  return engine;
+}
+
+}  // namespace spk::cli
