@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
+import resource
 import subprocess
 
 import pytest
@@ -79,3 +81,31 @@ def test_chat(tmp_path):
     assert len(rendered) == len(chats)
     for chat, text in zip(chats, rendered, strict=True):
         assert text == render(jinja, chat), json.dumps(chat)
+
+
+def spent(sparkling, *arguments):
+    """Processor seconds of one run: independent of what else the machine does."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    sparkling("tokenize", *arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_speed(sparkling, tmp_path):
+    """A file of 157,000 entries loads within one second, 10 MB of text encode within five on one core; K07's single words too."""
+    folder = vocabulary("large")
+    empty = tmp_path / "empty"
+    empty.write_text("", encoding="utf-8")
+    load = spent(sparkling, folder, "--count", empty)
+    samples = {"mixed": "".join(strings(60_000, 9)), "a": "a", "blank": " ", "line": "\n", "letters": "".join(
+        random.Random(1).choice("abcde") for _ in range(1_000_000))}
+    seconds = {}
+    for name, text in samples.items():
+        path = tmp_path / name
+        data = text.encode()
+        path.write_bytes((data * (10_000_000 // len(data) + 1))[:10_000_000])
+        seconds[name] = spent(sparkling, folder, "--count", path) - load
+    print(f"load {load:.2f} s; 10 MB of " + ", ".join(f"{name} {s:.2f} s" for name, s in seconds.items()))
+    assert load < 1
+    assert seconds["mixed"] < 5
+    assert max(seconds.values()) < 20

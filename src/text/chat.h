@@ -21,16 +21,19 @@ struct ToolCall {
   bool complete = true;   // false when generation ended inside the call
 };
 
+struct Segment {
+  std::string text;
+  bool is_markup;  // written by the template: its special tokens form
+};
+
 struct Message {
   std::string role;  // system, developer (= system), user, assistant, tool, function (= tool)
   std::string content;
   std::string reasoning;             // assistant only
   std::vector<ToolCall> tool_calls;  // assistant only
-};
-
-struct Segment {
-  std::string text;
-  bool is_markup;  // written by the template: its special tokens form
+  // Assistant only: the turn from <think> on as it was once generated, to be repeated byte by byte instead of the
+  // above. Only for text that came out of the model.
+  std::vector<Segment> verbatim = {};
 };
 
 struct RenderOptions {

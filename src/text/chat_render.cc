@@ -60,6 +60,12 @@ class Renderer {
   }
 
   void assistant(const Message& message, size_t index) {
+    if (!message.verbatim.empty()) {
+      markup("<role>ASSISTANT</role>\n");
+      for (const Segment& segment : message.verbatim) add(segment.text, segment.is_markup);
+      markup("<|role_end|>");
+      return;
+    }
     markup("<role>ASSISTANT</role>\n<think>");
     plain(message.reasoning);
     markup("</think>");
@@ -167,6 +173,7 @@ std::string chat_text(const std::vector<Segment>& segments) {
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::vector<Segment>& segments) {
   std::vector<TextPiece> pieces;
+  pieces.reserve(segments.size());
   for (const Segment& segment : segments) {
     pieces.push_back({segment.text, segment.is_markup ? Special::kForm : Special::kPlain});
   }

@@ -198,19 +198,19 @@ std::string python_float(double value) {
   std::string digits(text.substr(0, 1));
   if (e > 2) digits += text.substr(2, e - 2);
   const int exponent = std::atoi(std::string(text.substr(e + 1)).c_str());
-  const int count = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {  // where Python changes to the scientific form
     std::string out = sign + digits.substr(0, 1);
-    if (count > 1) out += '.' + digits.substr(1);
+    if (digits.size() > 1) out += '.' + digits.substr(1);
     const std::string power = std::to_string(std::abs(exponent));
     return out + (exponent < 0 ? "e-" : "e+") + (power.size() < 2 ? "0" : "") + power;
   }
-  if (exponent < 0)
-    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
-  if (count <= exponent + 1) {
-    return sign + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
+  if (exponent < 0) {
+    digits.insert(0, static_cast<size_t>(-exponent), '0');
+    return sign + "0." + digits.substr(1);
   }
-  const auto point = static_cast<size_t>(exponent + 1);
+  const size_t point = static_cast<size_t>(exponent) + 1;
+  if (digits.size() < point) digits.resize(point, '0');
+  if (digits.size() == point) return sign + digits + ".0";
   return sign + digits.substr(0, point) + '.' + digits.substr(point);
 }
 

@@ -33,6 +33,7 @@ struct Tokenizer::Impl {
   void read_vocab(const TokenizerFile& file, const std::string& name);
   void read_merges(const TokenizerFile& file, const std::string& name);
   void read_added(const TokenizerFile& file, const std::string& name);
+  std::optional<int32_t> with_bytes(std::string_view token) const;
   // The id of a token as the file spells it.
   std::optional<int32_t> spelled(const std::string& token) const;
 
@@ -98,13 +99,15 @@ void Tokenizer::Impl::read_vocab(const TokenizerFile& file, const std::string& n
   }
 }
 
+std::optional<int32_t> Tokenizer::Impl::with_bytes(std::string_view token) const {
+  const auto at = by_bytes.find(token);
+  if (at == by_bytes.end()) return std::nullopt;
+  return at->second;
+}
+
 std::optional<int32_t> Tokenizer::Impl::spelled(const std::string& token) const {
   std::string decoded;
-  if (from_byte_alphabet(token, decoded)) {
-    const auto at = by_bytes.find(decoded);
-    if (at != by_bytes.end()) return at->second;
-    return std::nullopt;
-  }
+  if (from_byte_alphabet(token, decoded)) return with_bytes(decoded);
   const auto at = odd.find(token);
   if (at != odd.end()) return at->second;
   return std::nullopt;
@@ -122,18 +125,27 @@ void Tokenizer::Impl::read_merges(const TokenizerFile& file, const std::string& 
   }
   bpe = Bpe(byte_ids, file.merges.size());
   uint32_t rank = 0;
+  std::string l;
+  std::string r;
   for (const auto& [left, right] : file.merges) {
-    const auto id = [&](const std::string& token) {
-      const std::optional<int32_t> found = spelled(token);
-      if (!found) {
+    const auto known = [&](std::optional<int32_t> id, const std::string& token) {
+      if (!id) {
         fail_input(name, ": model.merges[", rank, "]: expected tokens of model.vocab, found '",
                    token, "'");
       }
-      return *found;
+      return *id;
     };
-    const int32_t left_id = id(left);
-    const int32_t right_id = id(right);
-    bpe.add_merge(left_id, right_id, rank, id(left + right));
+    if (from_byte_alphabet(left, l) && from_byte_alphabet(right, r)) {
+      const int32_t left_id = known(with_bytes(l), left);
+      const int32_t right_id = known(with_bytes(r), right);
+      l += r;
+      const std::optional<int32_t> joined = with_bytes(l);
+      bpe.add_merge(left_id, right_id, rank, joined ? *joined : known(joined, left + right));
+    } else {  // tokens that no text leads to, but they must be there
+      known(spelled(left), left);
+      known(spelled(right), right);
+      known(spelled(left + right), left + right);
+    }
     ++rank;
   }
 }
@@ -290,9 +302,7 @@ std::string_view Tokenizer::token_bytes(int32_t id) const {
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
   const auto added = impl_->added.find(std::string(token));
   if (added != impl_->added.end()) return added->second;
-  const auto model = impl_->by_bytes.find(token);
-  if (model != impl_->by_bytes.end()) return model->second;
-  return std::nullopt;
+  return impl_->with_bytes(token);
 }
 
 int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(impl_->bytes.size()); }
