@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 sysroot=$PWD/build-aarch64-sysroot
 packages="libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libpcre2-dev libutf8proc-dev libedit-dev libbsd-dev
-  libmd-dev libncurses-dev libgtest-dev librapidcheck-dev"
+  libmd-dev libncurses-dev libgtest-dev librapidcheck-dev libcpp-httplib-dev libssl-dev zlib1g-dev libbrotli-dev
+  prometheus-cpp-dev"
 [ "$(cat "$sysroot/packages" 2>/dev/null)" = "$packages" ] && exit 0
 
 rm -rf "$sysroot"
@@ -35,5 +36,7 @@ closure=$(apt-cache "${options[@]}" depends --recurse --no-recommends --no-sugge
   sort -u)
 (cd "$work/debs" && apt-get "${options[@]}" download -qq $closure </dev/null >&2)
 for package in "$work"/debs/*.deb; do dpkg-deb -x "$package" "$sysroot"; done
+# Absolute links would lead into this machine's own libraries.
+find "$sysroot" -type l -lname '/*' | while read -r link; do ln -sfn "$sysroot$(readlink "$link")" "$link"; done
 rm -rf "$work"
 printf '%s' "$packages" >"$sysroot/packages"
