@@ -28,7 +28,7 @@ LAYERS = {
     "kernels": r"kernels/.*\.cuh",
     "model": rf"(base|formats|model)/.*|{SEAM}",
     "engine": r"(base|text|model|engine)/.*|formats/checkpoint\.h|backend/\w+\.h",
-    "server": r"(base|text|server)/.*|engine/engine\.h",
+    "server": r"(base|text|server)/.*|engine/(engine|jobs)\.h",
     "cli": r"(base|formats|text|model|engine|server|cli)/.*|backend/\w+\.h",
 }
 
@@ -37,10 +37,12 @@ LAYERS = {
 THIRD_PARTY = [
     (r"CLI/", r"cli/options\.cc"),
     (r"(spdlog|fmt)/", r"base/log\.cc"),
-    (r"nlohmann/", r"(formats/(checkpoint|safetensors)|model/config|text/(tokenizer_file|json_text|chat)|server/(openai|anthropic)"
+    (r"nlohmann/", r"(formats/(checkpoint|safetensors)|model/config|text/(tokenizer_file|json_text|chat)|server/json_read"
                    r"|cli/\w+)\.cc"),
     (r"(pcre2|utf8proc)", r"text/\w+\.cc"),
     (r"(histedit|editline/)", r"cli/\w+\.cc"),
+    (r"httplib", r"server/http\.cc"),
+    (r"prometheus/", r"server/metrics\.cc"),
     (r"(cuda|nvrtc|cublas|nccl)", r"(?!)"),
 ]
 

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build="g++ cmake ninja-build pkg-config libcli11-dev libspdlog-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev
-  libedit-dev libgtest-dev librapidcheck-dev"
+  libedit-dev libcpp-httplib-dev prometheus-cpp-dev libgtest-dev librapidcheck-dev"
 test="$build python3-venv"
 # libpython3-stdlib is what the sanitizers' symboliser and clang-tidy's runner need python3 for.
 ci="$test git clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev qemu-user"

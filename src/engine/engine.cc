@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "engine/align.h"
 #include "engine/cache.h"
 #include "engine/compare_run.h"
 #include "engine/session.h"
@@ -115,8 +116,31 @@ struct Engine::Impl {
     session = std::make_unique<Session>(model, *backend, memory.context,
                                         std::min(options.chunk, memory.context),
                                         options.draft != 0);
+    if (options.slice_seconds > 0) limit_slices();
     stops = config.eos;
     if (config.pad >= 0) stops.push_back(config.pad);  // the family's <|endoftext|>
+  }
+
+  // Measures one prefill step and cuts the chunk to what fits a slice. Decided once, so that a prompt always runs in the
+  // same steps; half of the slice stays free for attention, which grows with the position.
+  void limit_slices() {
+    constexpr int64_t kGrid = 64;  // chunks end at multiples of it while the machine is quick enough
+    int64_t rows = std::min(session->chunk(), kGrid);
+    std::vector<int32_t> probe(static_cast<size_t>(rows));
+    for (size_t i = 0; i < probe.size(); ++i)
+      probe[i] = static_cast<int32_t>(i * 7919 % static_cast<size_t>(config.shape.vocab));
+    double seconds = 0;
+    for (int round = 0; round < 2; ++round) {  // the first one touches cold memory
+      session->reset();
+      const Clock::time_point start = Clock::now();
+      session->sync(probe, [] { return true; });
+      seconds = seconds_since(start);
+    }
+    session->reset();
+    const double fit = options.slice_seconds / 2 / seconds * static_cast<double>(rows);
+    rows = fit < static_cast<double>(kGrid) ? static_cast<int64_t>(fit)
+                                            : static_cast<int64_t>(std::min(fit, 1e6)) / kGrid * kGrid;
+    session->limit_chunk(std::clamp<int64_t>(rows, 1, session->chunk()));
   }
 
   bool is_end(int32_t id) const { return std::find(stops.begin(), stops.end(), id) != stops.end(); }
@@ -183,6 +207,7 @@ class Engine::Answer {
       event.top = e_.top;
     }
     const bool ended = !request_.ignore_eos && e_.is_end(id);
+    event.is_end = ended;
     std::string text;
     if (!ended) {
       result_.tokens.push_back(id);
@@ -217,11 +242,15 @@ class Engine::Answer {
 GenerateResult Engine::generate(const GenerateRequest& request,
                                 const std::function<bool(const TokenEvent&)>& on_token) {
   Impl& e = *impl_;
-  const auto prompt_size = static_cast<int64_t>(request.prompt.size());
+  std::vector<int32_t> aligned;
+  if (request.match_text && e.tokenizer)
+    aligned = align_prompt(e.session->tokens(), request.prompt, *e.tokenizer);
+  const std::vector<int32_t>& prompt = aligned.empty() ? request.prompt : aligned;
+  const auto prompt_size = static_cast<int64_t>(prompt.size());
   check_params(request.sampling, e.config.shape.vocab);
-  if (request.prompt.empty()) fail_input("prompt: expected at least one token, found none");
+  if (prompt.empty()) fail_input("prompt: expected at least one token, found none");
   for (int64_t i = 0; i < prompt_size; ++i) {
-    if (request.prompt[i] < 0 || request.prompt[i] >= e.config.shape.vocab)
+    if (prompt[i] < 0 || prompt[i] >= e.config.shape.vocab)
       fail_input("prompt token ", i, ": expected an id from 0 to ", e.config.shape.vocab - 1,
                  ", found ", request.prompt[i]);
   }
@@ -238,18 +267,21 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   Answer answer(e, request, limit, result, on_token);
 
   const Clock::time_point start = Clock::now();
-  const Session::Synced synced = e.session->sync(request.prompt, [&] { return !cancelled(); });
+  const Session::Synced synced = e.session->sync(prompt, [&] { return !cancelled(); });
   timings.cached_tokens = synced.reused;
   timings.prefill_seconds = seconds_since(start);
   if (!synced.complete) {
     result.reason = FinishReason::kCancelled;
     return result;
   }
-  e.sampler.reset(request.prompt);
+  e.sampler.reset(prompt);
   std::span<const float> logits = e.session->logits();
-  int32_t last = e.sampler.sample(logits, request.sampling, prompt_size);
+  const auto forced_next = [&] { return request.force ? request.force() : -1; };
+  int32_t forced = forced_next();
+  int32_t last = forced >= 0 ? forced : e.sampler.sample(logits, request.sampling, prompt_size);
   e.sampler.accept(last);
   timings.prefill_seconds = seconds_since(start);
+  if (request.on_prompt) request.on_prompt(timings);
   const Clock::time_point first_token = Clock::now();
   const Counters before = e.backend->counters();
   bool open = answer.take(last, logits);
@@ -259,14 +291,27 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   DepthPolicy policy(e.options.draft, e.session->can_draft() ? kMaxDrafts : 0);
   while (open && !cancelled()) {
     const int64_t left = limit - static_cast<int64_t>(result.tokens.size());
-    const int depth = policy.next(static_cast<int>(std::min<int64_t>(left - 1, kMaxDrafts)));
+    forced = forced_next();
+    const int most = forced >= 0 ? 0 : static_cast<int>(std::min<int64_t>(left - 1, kMaxDrafts));
+    const int depth = policy.next(most);
     const CycleResult cycle = e.session->cycle(last, depth, rule, e.sampler, request.sampling);
     policy.observe(cycle);
     timings.drafts.add(cycle);
     for (int i = 0; open && i < cycle.count; ++i) {
       last = cycle.tokens[i];
+      if (forced >= 0 && last != forced) {
+        e.sampler.retract(last);
+        e.sampler.accept(forced);
+        last = forced;
+      }
       open = answer.take(last, e.session->cycle_logits(i));
       if (!open) e.session->keep(i + 1);
+      if (open && i + 1 < cycle.count && forced_next() >= 0) {
+        // What follows must be another token than the drafts said; the next pass runs without drafts.
+        e.session->keep(i + 1);
+        for (int j = cycle.count - 1; j > i; --j) e.sampler.retract(cycle.tokens[j]);
+        break;
+      }
     }
   }
   if (open) result.reason = FinishReason::kCancelled;

@@ -31,6 +31,7 @@ struct EngineOptions {
   std::string rope_scaling;  // "", none, yarn:FACTOR
   int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
   int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
+  double slice_seconds = 0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
 };
 
 // What will be allocated, decided before the first allocation.
@@ -41,29 +42,6 @@ struct MemoryPlan {
   int64_t context = 0;  // tokens that fit
   int64_t limit = 0;    // 0: none asked for
   std::string text() const;
-};
-
-struct GenerateRequest {
-  std::vector<int32_t> prompt;
-  SamplerParams sampling;
-  int64_t max_tokens = 0;  // 0: up to the context
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-  bool seeded = true;     // the caller chose the seed: the text must not depend on drafts (speculate.h)
-  int top_logprobs = -1;  // -1: none
-  const std::atomic<bool>* cancel = nullptr;  // looked at between prefill chunks and tokens; any thread may set it
-};
-
-enum class FinishReason : uint8_t { kStop, kLength, kCancelled };
-std::string_view finish_reason_name(FinishReason reason);
-
-// One generated token; `text` is whole UTF-8 characters (held back while incomplete or while a stop string may begin).
-struct TokenEvent {
-  int32_t id = -1;
-  std::string_view text;
-  bool is_markup = false;  // an added token: its text is the markup itself (</think>); the end token has none
-  TokenLogprob logprob;
-  std::span<const TokenLogprob> top;
 };
 
 struct Timings {
@@ -78,6 +56,37 @@ struct Timings {
   double bytes_per_token() const;
   double decode_tok_s() const;
   double gigabytes_per_second() const;
+};
+
+struct GenerateRequest {
+  std::vector<int32_t> prompt;
+  SamplerParams sampling;
+  int64_t max_tokens = 0;  // 0: up to the context
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool seeded = true;     // the caller chose the seed: the text must not depend on drafts (speculate.h)
+  int top_logprobs = -1;  // -1: none
+  const std::atomic<bool>* cancel = nullptr;  // looked at between prefill chunks and tokens; any thread may set it
+  // Take the live session's ids for a prompt whose TEXT extends the session's (engine/align.h).
+  bool match_text = false;
+  // Asked before each token: an id that must stand there instead of the sampled one, or -1. Asked again for the same
+  // place after drafts were taken back, so it must not count calls. Null: never.
+  std::function<int32_t()> force;
+  // The prompt has been read: prompt_tokens, cached_tokens and prefill_seconds are known. Null: not wanted.
+  std::function<void(const Timings&)> on_prompt;
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled };
+std::string_view finish_reason_name(FinishReason reason);
+
+// One generated token; `text` is whole UTF-8 characters (held back while incomplete or while a stop string may begin).
+struct TokenEvent {
+  int32_t id = -1;
+  std::string_view text;
+  bool is_end = false;     // the end token, which is not part of the answer
+  bool is_markup = false;  // an added token: its text is the markup itself (</think>); the end token has none
+  TokenLogprob logprob;
+  std::span<const TokenLogprob> top;
 };
 
 struct GenerateResult {

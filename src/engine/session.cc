@@ -28,6 +28,11 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
   logits_.resize(static_cast<size_t>(scratch_.logits.rows * scratch_.logits.cols));
 }
 
+void Session::limit_chunk(int64_t rows) {
+  SPK_CHECK(rows >= 1 && rows <= chunk_);
+  chunk_ = rows;
+}
+
 void Session::reset() {
   tokens_.clear();
   pending_ = 0;

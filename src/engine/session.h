@@ -55,6 +55,8 @@ class Session {
   std::span<const LayerState> layer_states() const { return cache_.layers(); }
   int64_t context() const { return context_; }
   int64_t chunk() const { return chunk_; }
+  // Shorter prefill steps from now on; 1 up to what the session was made for.
+  void limit_chunk(int64_t rows);
 
   // Logits after the last token of a sync; valid until the next call. There must be a token.
   std::span<const float> logits();

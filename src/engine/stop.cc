@@ -17,7 +17,13 @@ std::string StopMatcher::push(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
   size_t cut = std::string::npos;
-  for (const std::string& s : stops_) cut = std::min(cut, held_.find(s));
+  for (const std::string& s : stops_) {
+    const size_t at = held_.find(s);
+    if (at < cut) {
+      cut = at;
+      matched_ = s;
+    }
+  }
   if (cut != std::string::npos) {
     stopped_ = true;
     held_.resize(cut);

@@ -20,10 +20,13 @@ class StopMatcher {
   // The text held back, when the answer ended for another reason.
   std::string finish();
   bool stopped() const { return stopped_; }
+  const std::string& matched() const { return matched_; }  // the stop string that ended it
+  size_t held() const { return held_.size(); }              // bytes not yet decided
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
+  std::string matched_;
   bool stopped_ = false;
 };
 

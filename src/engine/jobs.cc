@@ -1,0 +1,149 @@
+#include "engine/jobs.h"
+
+#include "base/error.h"
+#include "engine/job_run.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace spk {
+
+std::vector<JobEvent> Job::take(std::chrono::milliseconds wait) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait_for(lock, wait, [&] { return !events_.empty(); });
+  return std::exchange(events_, {});
+}
+
+void Job::push(std::vector<JobEvent> events) {
+  if (events.empty()) return;
+  const auto now = std::chrono::steady_clock::now();
+  for (JobEvent& event : events) event.made = now;
+  {
+    const std::lock_guard lock(mutex_);
+    std::move(events.begin(), events.end(), std::back_inserter(events_));
+  }
+  arrived_.notify_one();
+}
+
+Jobs::Jobs(size_t limit, Load load)
+    : limit_(limit), thread_([this, load = std::move(load)] { loop(load); }) {}
+
+Jobs::~Jobs() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = stopping_ = true;
+  }
+  cancel_all();
+  changed_.notify_all();
+  thread_.join();
+}
+
+// Waiting jobs in the order in which they will be served: first everybody's first, then everybody's
+// second, and so on; the running job counts as its client's first.
+std::vector<const Job*> Jobs::order() const {
+  std::unordered_map<std::string_view, size_t> turns;
+  if (running_) turns[running_->request().client] = 1;
+  std::vector<std::pair<size_t, const Job*>> ranked;
+  for (const auto& job : queue_) ranked.emplace_back(turns[job->request().client]++, job.get());
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Job*> out;
+  for (const auto& [turn, job] : ranked) out.push_back(job);
+  return out;
+}
+
+std::shared_ptr<Job> Jobs::submit(JobRequest request) {
+  auto job = std::make_shared<Job>(std::move(request));
+  {
+    const std::lock_guard lock(mutex_);
+    // Those who have gone no longer count.
+    std::erase_if(queue_, [](const auto& waiting) { return waiting->cancel_.load(); });
+    if (closed_ || queue_.size() >= limit_) {
+      const auto before = static_cast<double>(queue_.size() + (running_ ? 1 : 0));
+      throw QueueFull{queue_.size(), before * job_seconds_};
+    }
+    queue_.push_back(job);
+  }
+  changed_.notify_all();
+  return job;
+}
+
+size_t Jobs::position(const Job& job) const {
+  const std::lock_guard lock(mutex_);
+  const std::vector<const Job*> jobs = order();
+  const auto at = std::find(jobs.begin(), jobs.end(), &job);
+  if (at == jobs.end()) return 0;
+  return static_cast<size_t>(at - jobs.begin()) + (running_ ? 1 : 0);
+}
+
+bool Jobs::answer_now(std::string_view id) {
+  const std::lock_guard lock(mutex_);
+  if (running_ && running_->request().id == id) {
+    running_->answer_now();
+    return true;
+  }
+  for (const auto& job : queue_) {
+    if (job->request().id == id) {
+      job->answer_now();
+      return true;
+    }
+  }
+  return false;
+}
+
+size_t Jobs::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+bool Jobs::busy() const {
+  const std::lock_guard lock(mutex_);
+  return running_ != nullptr;
+}
+
+void Jobs::cancel_all() {
+  const std::lock_guard lock(mutex_);
+  if (running_) running_->cancel();
+  for (const auto& job : queue_) job->cancel();
+}
+
+bool Jobs::drain(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  return changed_.wait_for(lock, limit, [&] { return queue_.empty() && !running_; });
+}
+
+void Jobs::loop(const Load& load) {
+  try {
+    engine_ = load();
+    SPK_CHECK(engine_ != nullptr);
+    state_.store(State::kReady);
+  } catch (...) {
+    failure_ = std::current_exception();
+    state_.store(State::kFailed);
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) break;
+    const Job* next = order().front();
+    const auto at = std::find_if(queue_.begin(), queue_.end(),
+                                 [&](const auto& job) { return job.get() == next; });
+    running_ = *at;
+    queue_.erase(at);
+    lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
+    JobRun(*engine_, *running_).run();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    lock.lock();
+    job_seconds_ += 0.25 * (seconds - job_seconds_);
+    running_.reset();
+    changed_.notify_all();
+  }
+  state_.store(State::kClosed);
+}
+
+}  // namespace spk

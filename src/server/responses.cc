@@ -1,0 +1,144 @@
+// OpenAI's Responses, without a store: the whole input comes with every request.
+#include "server/fields.h"
+#include "server/json_write.h"
+#include "server/responses_write.h"
+#include "server/routes.h"
+
+namespace spk::server {
+namespace {
+
+// Items of one assistant turn come one after the other; they belong into one message.
+class Turns {
+ public:
+  void assistant_text(std::string text) {
+    Message& turn = assistant();
+    turn.content += text;
+  }
+  void reasoning(std::string text) {
+    // Reasoning opens a turn: after an answer or a call the next thought is of a new one.
+    if (!messages.empty() && messages.back().role == "assistant" &&
+        (!messages.back().content.empty() || !messages.back().tool_calls.empty()))
+      messages.push_back({"assistant", "", "", {}, {}});
+    assistant().reasoning += text;
+  }
+  void call(ToolCall call) { assistant().tool_calls.push_back(std::move(call)); }
+  void other(std::string role, std::string text) {
+    messages.push_back({std::move(role), std::move(text), "", {}, {}});
+  }
+  std::vector<Message> messages;
+
+ private:
+  Message& assistant() {
+    if (messages.empty() || messages.back().role != "assistant")
+      messages.push_back({"assistant", "", "", {}, {}});
+    return messages.back();
+  }
+};
+
+void read_reasoning(const JsonValue& item, Turns& turns) {
+  std::string text;
+  for (const char* list : {"content", "summary"}) {
+    const auto parts = item.find(list);
+    if (!parts || !text.empty()) continue;
+    for (const JsonValue& part : parts->elements()) text += part.string_or("text", "");
+  }
+  turns.reasoning(std::move(text));
+}
+
+void read_item(const JsonValue& item, Turns& turns) {
+  const std::string type = item.string_or("type", "message");
+  if (type == "message") {
+    const JsonValue role = item.need("role");
+    const std::string name = role.string();
+    std::string text = read_text(item.need("content"));
+    if (name == "assistant")
+      turns.assistant_text(std::move(text));
+    else if (name == "system" || name == "developer" || name == "user")
+      turns.other(name, std::move(text));
+    else
+      role.expected("system, developer, user or assistant");
+  } else if (type == "function_call") {
+    turns.call({item.need("call_id").string(), item.need("name").string(),
+                read_arguments(item.need("arguments")), true});
+  } else if (type == "function_call_output") {
+    item.need("call_id").string();
+    turns.other("tool", read_text(item.need("output")));
+  } else if (type == "reasoning") {
+    read_reasoning(item, turns);
+  } else {
+    unsupported(item.path(),
+                "expected message, function_call, function_call_output or reasoning, found '",
+                type.substr(0, 40), "'");
+  }
+}
+
+std::vector<std::string> read_tools(const JsonValue& list) {
+  std::vector<std::string> tools;
+  for (const JsonValue& tool : list.elements()) {
+    const std::string type = tool.need("type").string();
+    if (type != "function")
+      unsupported(tool.path() + ".type", "expected function, found '", type.substr(0, 40),
+                  "': tools that the server itself runs, and free-form ones, are not here");
+    tools.push_back(read_flat_tool(tool, "parameters"));
+  }
+  return tools;
+}
+
+}  // namespace
+
+Call read_responses(Service& service, std::string_view text) {
+  const JsonDocument document(text);
+  const JsonValue body = document.root();
+  if (body.find("previous_response_id"))
+    unsupported("previous_response_id",
+                "this server keeps no responses; send the full list of input items");
+  refuse_fields(body, {{"conversation", ""}, {"background", ""}, {"prompt", ""}});
+  if (const auto format = body.find("text"))
+    refuse_fields(*format, {{"format", "{\"type\":\"text\"}"}});
+  body.string_or("model", "");
+  Call call;
+  call.endpoint = "responses";
+  call.stream = body.boolean_or("stream", false);
+  JobRequest& job = call.job;
+  read_sampling(body, service.options, job);
+  if (job.choices > 1) unsupported("n", "this API has one answer per request");
+  job.max_tokens = body.integer_or("max_output_tokens", 1, int64_t{1} << 31, 0);
+
+  ChatInput chat;
+  chat.field = "input";
+  Turns turns;
+  if (const auto words = body.find("instructions")) turns.other("system", words->string());
+  const JsonValue input = body.need("input");
+  if (input.is_string()) {
+    turns.other("user", input.string());
+  } else {
+    for (const JsonValue& item : input.elements()) read_item(item, turns);
+  }
+  chat.messages = std::move(turns.messages);
+  if (chat.messages.empty()) input.expected("at least one item");
+  if (const auto tools = body.find("tools")) chat.tools = read_tools(*tools);
+  if (const auto choice = body.find("tool_choice")) {
+    const std::string name = choice->is_string() ? choice->string() : "";
+    if (name == "none")
+      chat.may_call = false;
+    else if (name != "auto")
+      unsupported("tool_choice", "expected auto or none, found ", choice->shown(),
+                  ": calls cannot be forced in this version");
+  }
+  chat.one_call = !body.boolean_or("parallel_tool_calls", true);
+  std::optional<JsonValue> effort;
+  if (const auto reasoning = body.find("reasoning")) effort = reasoning->find("effort");
+  chat.thinking =
+      read_thinking(body, effort, {service.options.thinking, service.options.thinking_budget});
+  job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
+  job.id = call.answer.id = new_id("resp_");
+  prepare_chat(service, std::move(chat), call);
+  call.writer = make_responses_writer(job.max_tokens);
+  return call;
+}
+
+void responses(Service& service, const HttpRequest& request, HttpReply& reply) {
+  run_call(service, read_responses(service, request.body()), request, reply);
+}
+
+}  // namespace spk::server
