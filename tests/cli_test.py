@@ -22,7 +22,7 @@ from conftest import ROOT, SPARKLING
 sys.path.insert(0, str(ROOT / "tools"))
 import random_checkpoint  # noqa: E402  (needs the path above)
 
-VERBS = ["run", "logits", "tokenize", "inspect", "doctor", "bench", "compare", "completion"]
+VERBS = ["run", "serve", "logits", "tokenize", "inspect", "doctor", "bench", "compare", "completion"]
 PROMPT = "Tom has 3 apples and buys 4 more. How many apples does he have?"
 
 

@@ -18,6 +18,8 @@ int dispatch(const Options& o) {
   switch (o.verb) {
     case Verb::kRun:
       return verb_run(o);
+    case Verb::kServe:
+      return verb_serve(o);
     case Verb::kLogits:
       return verb_logits(o);
     case Verb::kTokenize:

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::array<VerbInfo, kVerbs> kVerbTable = {{
     {Verb::kRun, "run", "answer a prompt, or chat on a terminal"},
+    {Verb::kServe, "serve", "answer the OpenAI and Anthropic APIs over HTTP"},
     {Verb::kLogits, "logits", "write the logits of a token list as .npy"},
     {Verb::kTokenize, "tokenize", "text to token ids and back"},
     {Verb::kInspect, "inspect", "config, layers, parameters, bytes, cache sizes"},
@@ -29,7 +30,7 @@ constexpr std::array<VerbInfo, kVerbs> kVerbTable = {{
     {Verb::kCompare, "compare", "two back ends on the same inputs, verb by verb"},
     {Verb::kCompletion, "completion", "a completion script for bash or zsh"},
 }};
-constexpr std::array<std::string_view, 4> kLaterVerbs = {"serve", "plan", "eval", "quantize"};
+constexpr std::array<std::string_view, 3> kLaterVerbs = {"plan", "eval", "quantize"};
 
 constexpr unsigned bit(Verb verb) { return 1u << static_cast<unsigned>(verb); }
 constexpr unsigned kAll = (1u << kVerbs) - 1;
@@ -404,6 +405,67 @@ void add_run(Table& t, Options& o) {
   t.text("--tools", "FILE", r.tools, "JSON array of tools that the model may call");
 }
 
+void add_serve(Table& t, Options& o) {
+  ServeOptions& s = o.serve;
+  t.group("Server", bit(Verb::kServe));
+  t.text("--host", "ADDRESS", s.host, "address to listen on (127.0.0.1)");
+  t.integer("--port", "N", 0, 65535, "port, 0: any free one (8080)",
+            [&s](int64_t n) { s.port = static_cast<int>(n); });
+  t.value("--api-key", "KEY", "asked for on every route but /health", [&s](const std::string& key) {
+    if (key.empty()) fail_usage("expected a key, found nothing");
+    s.api_key = key;
+  });
+  t.text("--api-key-file", "FILE", s.api_key_file, "the key from a file, which `ps` does not show");
+  t.flag("--no-api-key", "other machines may ask without a key; needed with such a --host",
+         [&s] { s.no_api_key = true; });
+  t.value(
+      "--cors", "ORIGIN", "pages of this origin may ask, https://example.org; repeatable",
+      [&s](const std::string& origin) {
+        if (origin.find("://") == std::string::npos)
+          fail_usage("expected an origin such as https://example.org, found '", origin, "'");
+        s.cors.push_back(origin);
+      },
+      Table::Count::kRepeated);
+  t.text("--model-name", "NAME", s.model_name, "name in answers and /v1/models (the folder's)");
+  t.integer("--parallel", "N", 1, 64, "answers at a time (1)", [](int64_t n) {
+    if (n > 1) fail_usage("several answers at a time are not in this version; available now: 1");
+  });
+  t.value("--cache-ram", "SIZE", "memory for the states of earlier prompts (0)",
+          [](const std::string& size) {
+            if (parse_size(size, uint64_t{1} << 40) > 0)
+              fail_usage("a cache of prompts is not in this version; available now: 0");
+          });
+  t.integer("--queue", "N", 0, 10000, "requests that may wait, more get 429 (16)",
+            [&s](int64_t n) { s.queue = n; });
+  t.integer("--connections", "N", 1, 10000, "open connections, more get 503 (512)",
+            [&s](int64_t n) { s.connections = n; });
+  t.value("--max-body", "SIZE", "largest request body, more get 413 (16MiB)",
+          [&s](const std::string& size) {
+            if (parse_size(size, uint64_t{1} << 40) < 1024)
+              fail_usage("expected at least 1024 bytes");
+            s.max_body = size;
+          });
+  const auto seconds = [&t](const std::string& flags, double low, double high, double& field,
+                            const std::string& help) {
+    t.value(flags, "SECONDS", help,
+            [=, &field](const std::string& text) { field = parse_real(text, low, high); });
+  };
+  seconds("--keep-alive", 0, 3600, s.keep_alive,
+          "a comment at least this often in a silent stream, 0: none (10)");
+  seconds("--stall", 0.1, 86400, s.stall, "a connection without progress is dropped after (60)");
+  seconds("--drain", 0, 86400, s.drain, "time for open answers after Ctrl-C or SIGTERM (30)");
+  t.value("--thinking", "on|off", "whether the model thinks when a request does not say (on)",
+          [&s](const std::string& text) {
+            constexpr std::array<std::string_view, 2> kChoices = {"on", "off"};
+            check_choice(text, kChoices);
+            s.thinking = text == "on";
+          });
+  t.integer("--thinking-budget", "N", 0, int64_t{1} << 30,
+            "reasoning tokens when a request does not say, 0: off (no limit)",
+            [&s](int64_t n) { s.thinking_budget = n; });
+  t.flag("--log-prompts", "write prompts to the log", [&s] { s.log_prompts = true; });
+}
+
 void add_others(Table& t, Options& o) {
   t.group("Input", bit(Verb::kRun) | bit(Verb::kTokenize));
   t.value("-f,--file", "FILE", "text from a file, '-': standard input", [&o](const std::string& s) {
@@ -543,6 +605,8 @@ void check_together(const Options& o) {
   if (!o.model.model.empty() && !o.model.synthetic.empty()) {
     fail_usage("expected MODEL or --synthetic, found both");
   }
+  if (!o.serve.api_key.empty() && !o.serve.api_key_file.empty())
+    fail_usage("expected --api-key or --api-key-file, found both");
   if (o.run.prompt && !o.run.file.empty()) fail_usage("expected -p or -f, found both");
   if (o.verb == Verb::kRun && o.run.raw && !o.run.tools.empty()) {
     fail_usage("--tools needs the chat template, which --raw leaves out");
@@ -582,7 +646,8 @@ Options parse_options(int argc, const char* const* argv) {
   const VerbInfo& info = find_verb(first);
   o.verb = info.verb;
   o.model.precision =
-      (kRunning & bit(o.verb)) != 0 && (o.verb == Verb::kRun || o.verb == Verb::kBench)
+      (kRunning & bit(o.verb)) != 0 &&
+              (o.verb == Verb::kRun || o.verb == Verb::kBench || o.verb == Verb::kServe)
           ? PrecisionMode::kFast
           : PrecisionMode::kExact;
 
@@ -600,6 +665,7 @@ Options parse_options(int argc, const char* const* argv) {
   }
   Table table(app, o.verb);
   add_run(table, o);
+  add_serve(table, o);
   add_others(table, o);
   add_sampling(table, o);
   add_model(table, o);

@@ -20,6 +20,7 @@ namespace spk::cli {
 
 enum class Verb : uint8_t {
   kRun,
+  kServe,
   kLogits,
   kTokenize,
   kInspect,
@@ -28,7 +29,7 @@ enum class Verb : uint8_t {
   kCompare,
   kCompletion,
 };
-inline constexpr int kVerbs = 8;
+inline constexpr int kVerbs = 9;
 
 struct VerbInfo {
   Verb verb;
@@ -76,6 +77,22 @@ struct RunOptions {
   std::string tools;  // file
 };
 
+struct ServeOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::string api_key, api_key_file;
+  bool no_api_key = false;  // said on purpose
+  std::vector<std::string> cors;
+  std::string model_name;
+  int64_t queue = 16;
+  int64_t connections = 512;
+  double keep_alive = 10, stall = 60, drain = 30;  // seconds
+  std::string max_body = "16MiB";
+  bool log_prompts = false;
+  bool thinking = true;
+  int64_t thinking_budget = -1;
+};
+
 struct LogitsOptions {
   bool mtp = false;
   int64_t chunk = 0;
@@ -112,6 +129,7 @@ struct Options {
   SamplingOptions sampling;
   std::string tokens;  // logits, compare: as written
   RunOptions run;
+  ServeOptions serve;
   LogitsOptions logits;
   TokenizeOptions tokenize;
   BenchOptions bench;

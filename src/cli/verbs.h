@@ -7,6 +7,7 @@
 namespace spk::cli {
 
 int verb_run(const Options& options);
+int verb_serve(const Options& options);
 int verb_logits(const Options& options);
 int verb_tokenize(const Options& options);
 int verb_inspect(const Options& options);
