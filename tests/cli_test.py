@@ -86,7 +86,7 @@ def test_wrong_usage_is_refused_with_a_hint(sparkling, arguments, expected):
 
 
 @pytest.mark.parametrize("arguments, expected", [
-    (["serve"], "not in this version"),
+    (["plan"], "not in this version"),
     (["plan"], "not in this version"),
     (["eval"], "not in this version"),
     (["run", "--moe", "packed", "-p", "x"], "available now: plain"),
