@@ -87,7 +87,6 @@ def test_wrong_usage_is_refused_with_a_hint(sparkling, arguments, expected):
 
 @pytest.mark.parametrize("arguments, expected", [
     (["plan"], "not in this version"),
-    (["plan"], "not in this version"),
     (["eval"], "not in this version"),
     (["run", "--moe", "packed", "-p", "x"], "available now: plain"),
     (["run", "--lm-head", "fp8", "-p", "x"], "available now: stored"),
