@@ -6,10 +6,9 @@ of any length can be told; `size` sets how large the numbers are.
 from fractions import Fraction
 
 from . import arithmetic, words
-from .family import Problem, spin, with_distractors
+from .family import Problem, spin, with_distractors, wording
 
-# (kind, wordings; the last one is held out). {k} is the number of the event, {n} the person, {it} the things.
-ADD = [("{n} [buys|gets|finds] {k} more", "{n} adds {k} {it}", "{k} more {it} arrive", "another {k} {it} come in")]
+# Wordings by kind of event. {k} is its number, {j} how often, {n} the person, {it} the things.
 ITEM_EVENTS = {
     "+": ["{n} [buys|gets|finds] {k} more {it}.", "[A friend|An aunt|A neighbor] gives {n} {k} {it}.", "{k} more {it} [arrive|are delivered].", "Another {k} {it} come in for {n}."],
     "-": ["{n} [gives away|sells|loses] {k} {it}.", "{k} {it} [are broken|are stolen|go missing].", "{n} [uses|throws away] {k} of them.", "{k} of the {it} disappear."],
@@ -48,7 +47,7 @@ SCENARIOS = {
 
 
 def pick(rng, wordings, held_out):
-    return spin(rng, wordings[-1] if held_out else rng.choice(wordings[:-1]))
+    return spin(rng, wording(rng, wordings, held_out))
 
 
 def event(rng, kind, value, size):

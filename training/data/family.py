@@ -4,7 +4,7 @@ A family is: variables, steps, wordings. Variables are drawn in order:
   (lo, hi) or (lo, hi, step)  a number;   a list  one of its entries;   "name", "items", ...  a pool of words.py;
   "= expression"              derived from earlier ones with Python arithmetic on exact fractions.
 Steps are (key, expression of arithmetic.work, label); the last one is the answer. Wordings are texts with {variables}
-and [one|of|these]; the last wording of every family is held out of training.
+and [one|of|these]; the one at HELD_OUT is kept out of training.
 """
 import re
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from . import arithmetic, words
 POOLS = {"name": words.NAMES, "items": words.ITEMS, "goods": words.GOODS, "food": words.FOODS, "animals": words.ANIMALS,
          "place": words.PLACES, "shop": words.SHOPS, "job": words.JOBS, "color": words.COLORS,
          "vehicle": words.VEHICLES, "city": words.CITIES}
+HELD_OUT = -2               # neither the plainest nor the oddest wording
 CHOICE = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
 
@@ -53,6 +54,12 @@ def fam(name, variables, steps, wordings, closing):
 def spin(rng, wording):
     """Resolves every [a|b|c]."""
     return CHOICE.sub(lambda m: rng.choice(m.group(1).split("|")), wording)
+
+
+def wording(rng, wordings, held_out):
+    if held_out:
+        return wordings[HELD_OUT]
+    return rng.choice(wordings[:HELD_OUT] + wordings[HELD_OUT + 1:])
 
 
 def draw(rng, rule, used):
@@ -124,8 +131,7 @@ def with_distractors(rng, question, count):
 def expand(rng, family, held_out=False, distractors=0):
     env, lines = draw_values(rng, family)
     texts = shown(env)
-    wordings = family.wordings[-1:] if held_out else family.wordings[:-1]
-    question = spin(rng, rng.choice(wordings)).format(**texts)
+    question = spin(rng, wording(rng, family.wordings, held_out)).format(**texts)
     question = question[0].upper() + question[1:]
     worked = [f"{spin(rng, label).format(**texts)}: {line}" for label, line in lines]
     answer = texts[family.steps[-1][0]]

@@ -29,7 +29,7 @@ class Mixture:
         self.gsm8k = Gsm8k(gsm8k) if gsm8k else None
         self.prose = Prose(prose) if prose else None
         self.kinds = {
-            self.problem: 52, self.hard: 9, self.tool: 8, self.talk: 9, self.copy: 5, self.json: 6,
+            self.problem: 62, self.hard: 12, self.tool: 8, self.talk: 9, self.copy: 3.5, self.json: 6,
             self.short_lookup: 3, self.long_lookup: 0.55, self.other_scripts: 2,
         }
         if self.gsm8k:
