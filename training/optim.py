@@ -19,8 +19,8 @@ def orthogonalize(g):
 
 
 class Optimizer:
-    def __init__(self, weights, muon_rate=0.02, adam_rate=3e-3, decay=0.0):
-        self.banks, self.peak, self.decay = weights.banks, (muon_rate, adam_rate), decay
+    def __init__(self, weights, muon_rate=0.02, adam_rate=3e-3):
+        self.banks, self.peak = weights.banks, (muon_rate, adam_rate)
         device = weights.device
         self.scale = torch.ones((), device=device)          # of both rates: the schedule
         self.steps = torch.zeros((), device=device)
@@ -44,8 +44,6 @@ class Optimizer:
                 unbiased = second / (1 - BETAS[1] ** self.steps)
                 update = (first / (1 - BETAS[0] ** self.steps)) / (unbiased.sqrt() + EPS)
                 rate = self.peak[1]
-            if self.decay and bank.rule == "muon":
-                bank.master.mul_(1 - self.scale * rate * self.decay)
             bank.master.sub_(self.scale * rate * update)
 
     def state(self):
