@@ -1,18 +1,12 @@
 // The chat fuzz target's corpus as an ordinary test: each file once, without a fuzzer.
+#include "fuzz/chat_fuzz.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-
-// clang-format off
-// NOLINTBEGIN(bugprone-suspicious-include)
-#define LLVMFuzzerTestOneInput fuzz_chat
-#include "fuzz/chat_fuzz.cc"
-#undef LLVMFuzzerTestOneInput
-// NOLINTEND(bugprone-suspicious-include)
-// clang-format on
 
 namespace {
 
@@ -23,7 +17,7 @@ TEST(FuzzCorpus, Chat) {
     SCOPED_TRACE(entry.path().string());
     std::ifstream in(entry.path(), std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    EXPECT_EQ(fuzz_chat(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()), 0);
+    spk::fuzz::check_chat(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     ++files;
   }
   EXPECT_GT(files, 0u);

@@ -110,6 +110,14 @@ TEST(ChatRender, NextTurnStartsWithThisOneH04) {
   }
 }
 
+// A turn of the model's own is repeated as it was written, white space and all.
+TEST(ChatRender, VerbatimTurn) {
+  Message turn{"assistant", "ignored", "ignored", {}};
+  turn.verbatim = {{"<think>", true}, {" a </role>", false}, {"</think>", true}, {"b", false}};
+  EXPECT_TRUE(prompt({{"user", "u", "", {}}, turn})
+                  .ends_with("<role>ASSISTANT</role>\n<think> a </role></think>b<|role_end|>"));
+}
+
 // H05: system messages anywhere, and chats of every odd shape.
 TEST(ChatRender, OddShapesH05) {
   const std::string on = "detailed thinking on<|role_end|>";
@@ -238,7 +246,7 @@ TEST(JsonText, FloatsAsPython) {
 TEST(JsonText, KeepsOrderDigitsAndCharacters) {
   EXPECT_EQ(
       python_json(
-          R"({"b":1,"a":[true,null,1.50,123456789012345678901234567890],"ü":"\u00e9\n\u0001\/"})",
+          R"({"b":1,"a":[true,null,1.50,123456789012345678901234567890],"\u00fc":"\u00e9\n\u0001\/"})",
           "x"),
       "{\"b\": 1, \"a\": [true, null, 1.5, 123456789012345678901234567890], \"\u00fc\": "
       "\"\u00e9\\n\\u0001/\"}");

@@ -31,8 +31,8 @@ struct Message {
   std::string content;
   std::string reasoning;             // assistant only
   std::vector<ToolCall> tool_calls;  // assistant only
-  // Assistant only: the turn from <think> on as it was once generated, to be repeated byte by byte instead of the
-  // above. Only for text that came out of the model.
+  // Assistant only: the turn from <think> on as it was once generated, to be repeated byte by byte
+  // instead of the above. Only for text that came out of the model.
   std::vector<Segment> verbatim = {};
 };
 

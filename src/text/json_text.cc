@@ -227,6 +227,12 @@ std::vector<JsonMember> json_members(std::string_view json, std::string_view wha
   return std::move(writer.outer);
 }
 
+std::vector<JsonMember> json_parts(std::string_view json) {
+  PythonWriter writer("JSON");
+  parse(json, writer, "JSON");
+  return std::move(writer.outer);
+}
+
 bool is_json(std::string_view text) {
   Acceptor acceptor;
   return nlohmann::json::sax_parse(text.begin(), text.end(), &acceptor);

@@ -30,6 +30,10 @@ std::string python_json(std::string_view json, std::string_view what);
 // The members of one JSON object; throws when it is not an object.
 std::vector<JsonMember> json_members(std::string_view json, std::string_view what);
 
+// The members of an object or the elements of an array; nothing for any other value. The text must
+// be JSON.
+std::vector<JsonMember> json_parts(std::string_view json);
+
 // A double as Python's repr: 0.1, 1e-05, 1e+16, 5.0.
 std::string python_float(double value);
 

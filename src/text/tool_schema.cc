@@ -4,16 +4,14 @@
 #include "base/error.h"
 #include "text/json_text.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 namespace spk {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kMaxDepth = 16;
-// Nodes visited for one tool: references can fan out, a request must not.
-constexpr int kBudget = 100000;
+// Bytes of schema read for one tool: references can fan out, a request must not.
+constexpr int64_t kBudget = int64_t{16} << 20;
 
 TypeSet named_type(const std::string& name) {
   if (name == "string") return kTypeString;
@@ -25,113 +23,150 @@ TypeSet named_type(const std::string& name) {
   return 0;
 }
 
-TypeSet value_type(const json& value) {
-  if (value.is_string()) return kTypeString;
-  if (value.is_number()) return kTypeNumber;
-  if (value.is_boolean()) return kTypeBoolean;
-  if (value.is_null()) return kTypeNull;
-  return value.is_array() ? kTypeArray : kTypeObject;
+// The type of a JSON text by its first character.
+TypeSet json_type(std::string_view json) {
+  switch (json[0]) {
+    case '"':
+      return kTypeString;
+    case '{':
+      return kTypeObject;
+    case '[':
+      return kTypeArray;
+    case 't':
+    case 'f':
+      return kTypeBoolean;
+    case 'n':
+      return kTypeNull;
+    default:
+      return kTypeNumber;
+  }
+}
+
+TypeSet value_type(const JsonMember& value) {
+  return value.is_string ? kTypeString : json_type(value.text);
+}
+
+using Members = std::vector<JsonMember>;
+
+const JsonMember* get(const Members& members, std::string_view key) {
+  const auto at = std::find_if(members.begin(), members.end(),
+                               [&](const JsonMember& m) { return m.key == key; });
+  return at == members.end() ? nullptr : &*at;
+}
+
+const JsonMember* get_object(const Members& members, std::string_view key) {
+  const JsonMember* member = get(members, key);
+  return member && value_type(*member) == kTypeObject ? member : nullptr;
 }
 
 class SchemaReader {
  public:
-  explicit SchemaReader(const json& root) : root_(root) {}
+  // `root` is what "#" in references means.
+  explicit SchemaReader(const JsonMember& root) : root_(root) {}
 
-  TypeSet read(const json& schema, int depth = 0) {
-    if (!schema.is_object() || depth > kMaxDepth || --budget_ < 0) return 0;
-    TypeSet types = direct(schema, depth);
-    const auto nullable = schema.find("nullable");
-    if (types != 0 && nullable != schema.end() && *nullable == true) types |= kTypeNull;
+  TypeSet read(const JsonMember& schema, int depth = 0) {
+    if (value_type(schema) != kTypeObject || depth > kMaxDepth || !pay(schema)) return 0;
+    const Members members = json_parts(schema.text);
+    TypeSet types = direct(members, depth);
+    const JsonMember* nullable = get(members, "nullable");
+    if (types != 0 && nullable && nullable->text == "true") types |= kTypeNull;
     return types;
   }
 
  private:
-  TypeSet direct(const json& schema, int depth) {
-    if (const json* ref = get(schema, "$ref"); ref && ref->is_string()) {
-      const json* target = resolve(ref->get<std::string>());
-      return target ? read(*target, depth + 1) : TypeSet{0};
+  bool pay(const JsonMember& text) {
+    budget_ -= static_cast<int64_t>(text.text.size());
+    return budget_ >= 0;
+  }
+
+  // A list's elements; nothing when the key is missing or no list.
+  static Members list(const Members& members, std::string_view key) {
+    const JsonMember* member = get(members, key);
+    return member && value_type(*member) == kTypeArray ? json_parts(member->text) : Members();
+  }
+
+  TypeSet direct(const Members& members, int depth) {
+    if (const JsonMember* ref = get(members, "$ref"); ref && ref->is_string) {
+      return read(resolve(ref->text), depth + 1);
     }
-    if (const json* value = get(schema, "const")) return value_type(*value);
-    if (const json* values = get(schema, "enum"); values && values->is_array()) {
-      TypeSet types = 0;
-      for (const json& value : *values) types |= value_type(value);
-      if (types != 0) return types;
+    if (const JsonMember* value = get(members, "const")) return value_type(*value);
+    TypeSet types = 0;
+    for (const JsonMember& value : list(members, "enum")) types |= value_type(value);
+    if (types != 0) return types;
+    if (const JsonMember* type = get(members, "type"); type && type->is_string) {
+      types = named_type(type->text);
     }
-    if (const json* type = get(schema, "type")) {
-      TypeSet types = 0;
-      if (type->is_string()) types = named_type(type->get<std::string>());
-      if (type->is_array()) {
-        for (const json& name : *type) {
-          if (name.is_string()) types |= named_type(name.get<std::string>());
-        }
-      }
-      if (types != 0) return types;
-    }
+    for (const JsonMember& name : list(members, "type")) types |= named_type(name.text);
+    if (types != 0) return types;
     for (const char* key : {"anyOf", "oneOf"}) {
-      const json* parts = get(schema, key);
-      if (parts == nullptr || !parts->is_array()) continue;
-      TypeSet types = 0;
       bool all = true;  // one alternative that admits anything makes the whole admit anything
-      for (const json& part : *parts) {
+      for (const JsonMember& part : list(members, key)) {
         const TypeSet one = read(part, depth + 1);
         all = all && one != 0;
         types |= one;
       }
       if (types != 0) return all ? types : TypeSet{0};
     }
-    if (const json* parts = get(schema, "allOf"); parts && parts->is_array()) {
-      for (const json& part : *parts) {
-        if (const TypeSet types = read(part, depth + 1)) return types;
+    for (const JsonMember& part : list(members, "allOf")) {
+      if (const TypeSet one = read(part, depth + 1)) return one;
+    }
+    if (get(members, "properties")) return kTypeObject;
+    return get(members, "items") ? kTypeArray : TypeSet{0};
+  }
+
+  // What a local reference ("#/$defs/name") points to; null when nothing.
+  JsonMember resolve(std::string_view ref) {
+    JsonMember at = root_;
+    if (!ref.starts_with('#')) return {{}, false, "null"};
+    ref.remove_prefix(1);
+    while (!ref.empty()) {
+      if (ref[0] != '/' || value_type(at) != kTypeObject || !pay(at)) return {{}, false, "null"};
+      ref.remove_prefix(1);
+      const std::string_view step = ref.substr(0, ref.find('/'));
+      ref.remove_prefix(step.size());
+      std::string key;
+      for (size_t i = 0; i < step.size(); ++i) {
+        const bool escaped = step[i] == '~' && i + 1 < step.size();
+        if (escaped) ++i;
+        key += !escaped ? step[i] : step[i] == '1' ? '/' : '~';
       }
+      const Members members = json_parts(at.text);
+      const JsonMember* next = get(members, key);
+      if (next == nullptr) return {{}, false, "null"};
+      at = *next;
     }
-    if (schema.contains("properties")) return kTypeObject;
-    if (schema.contains("items")) return kTypeArray;
-    return 0;
+    return at;
   }
 
-  static const json* get(const json& object, const char* key) {
-    const auto at = object.find(key);
-    return at == object.end() ? nullptr : &*at;
-  }
-
-  const json* resolve(const std::string& ref) const {
-    if (ref.empty() || ref[0] != '#') return nullptr;
-    try {
-      return &root_.at(json::json_pointer(ref.substr(1)));
-    } catch (const json::exception&) {
-      return nullptr;
-    }
-  }
-
-  const json& root_;
-  int budget_ = kBudget;
+  const JsonMember& root_;
+  int64_t budget_ = kBudget;
 };
 
 }  // namespace
 
 ToolSchemas::ToolSchemas(const std::vector<std::string>& tools) {
   for (size_t i = 0; i < tools.size(); ++i) {
-    const std::string what = cat("tools[", i, "]");
-    if (!is_json(tools[i])) fail_input(what, ": expected JSON, at most 128 levels deep");
-    const json tool = json::parse(tools[i]);
-    if (!tool.is_object()) fail_input(what, ": expected a JSON object");
-    const json& function =
-        tool.contains("function") && tool["function"].is_object() ? tool["function"] : tool;
-    const auto name = function.find("name");
-    if (name == function.end() || !name->is_string()) continue;
-    auto schema = function.find("parameters");
-    if (schema == function.end()) schema = function.find("input_schema");
-    if (schema == function.end() || !schema->is_object()) continue;
+    Members function = json_members(tools[i], cat("tools[", i, "]"));
+    if (const JsonMember* inner = get_object(function, "function")) {
+      Members members = json_parts(inner->text);
+      function = std::move(members);
+    }
+    const JsonMember* name = get(function, "name");
+    if (name == nullptr || !name->is_string) continue;
+    const JsonMember* schema = get_object(function, "parameters");
+    if (schema == nullptr) schema = get_object(function, "input_schema");
+    if (schema == nullptr) continue;
     SchemaReader reader(*schema);
-    Arguments& arguments = tools_[name->get<std::string>()];
-    const auto properties = schema->find("properties");
-    if (properties != schema->end() && properties->is_object()) {
-      for (const auto& [key, property] : properties->items()) {
-        arguments.named[key] = reader.read(property);
+    Arguments& arguments = tools_[name->text];
+    const Members members = json_parts(schema->text);
+    if (const JsonMember* properties = get_object(members, "properties")) {
+      for (const JsonMember& property : json_parts(properties->text)) {
+        arguments.named[property.key] = reader.read(property);
       }
     }
-    const auto other = schema->find("additionalProperties");
-    if (other != schema->end()) arguments.other = reader.read(*other);
+    if (const JsonMember* other = get(members, "additionalProperties")) {
+      arguments.other = reader.read(*other);
+    }
   }
 }
 
@@ -151,24 +186,6 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-TypeSet json_type(std::string_view json_text) {
-  switch (json_text[0]) {
-    case '"':
-      return kTypeString;
-    case '{':
-      return kTypeObject;
-    case '[':
-      return kTypeArray;
-    case 't':
-    case 'f':
-      return kTypeBoolean;
-    case 'n':
-      return kTypeNull;
-    default:
-      return kTypeNumber;
-  }
-}
-
 }  // namespace
 
 std::string argument_json(TypeSet types, std::string_view text) {
@@ -181,8 +198,8 @@ std::string argument_json(TypeSet types, std::string_view text) {
     if (found != kTypeString && (found & types) != 0) return std::string(trimmed);
     if (admits_string) return json_quote(text);
     if (found == kTypeString) {  // encoded twice
-      const std::string inner = json::parse(trimmed).get<std::string>();
-      const std::string_view value = trim(inner);
+      const Members inner = json_parts(cat('[', trimmed, ']'));
+      const std::string_view value = trim(inner.at(0).text);
       if (!value.empty() && is_json(value) && (json_type(value) & types) != 0)
         return std::string(value);
     }
