@@ -160,7 +160,8 @@ void CpuBackend::copy(const Rows& from, const Rows& to) {
 }
 
 void CpuBackend::begin(const Step& step) {
-  SPK_CHECK(step.kind != StepKind::kVerify);  // records and their fold are not there yet
+  SPK_CHECK(step.kind != StepKind::kVerify || step.rows <= kMaxVerify);
+  SPK_CHECK(step.fold <= kMaxVerify);
   step_ = step;
 }
 

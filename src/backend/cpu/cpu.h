@@ -86,6 +86,7 @@ class CpuBackend final : public Backend {
   void kda_gate(const Rows& f, const Rows& b, const Kda& w) override;
   void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
                const LayerState& state, const Rows& o) override;
+  void commit(const LayerState& state, int64_t rows) override;
   void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) override;
   void rope(const Rows& q) override;
   void latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) override;
@@ -109,6 +110,7 @@ class CpuBackend final : public Backend {
     float* state;  // [D, D] of the head
     int64_t state_stride;
     int64_t head;
+    const LayerState* record;  // where a verify pass leaves its rows, else null
   };
   struct Attention {
     const Rows &q_latent, &q, &latent, &z;
@@ -157,6 +159,9 @@ class CpuBackend final : public Backend {
   void kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
                  float* work);
   static int64_t kda_chunk_floats(int64_t head_dim);
+  void fold_tail(const LayerState& state, int64_t s, int64_t rows, int64_t first, int64_t n);
+  void fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first, int64_t last,
+                  float* work);
   void mix_head(const KdaRows& h, int64_t first, int64_t last, float* work);
 
   void rotate(float* x,

@@ -17,27 +17,50 @@ namespace {
 
 constexpr int64_t kChannelBlock = 128;  // convolution task: 8 cache lines of each row
 constexpr int64_t kExpCost = 16;
+constexpr int64_t kMaxPast = 7;  // convolution taps before the newest, as loops_mix.h allows
 
 }  // namespace
+
+// Moves `rows` recorded inputs of stream s into the tail, for channels [first, first + n).
+void CpuBackend::fold_tail(const LayerState& state, int64_t s, int64_t rows, int64_t first,
+                           int64_t n) {
+  const int64_t past = shape_.conv_kernel - 1;
+  for (int64_t j = 0; j < past && rows > 0; ++j) {
+    const int64_t from = j + rows;  // index into [tail, records]
+    const float* source = from < past ? row_of(state.conv_tail, s * past + from)
+                                      : row_of(state.record_in, s * kMaxVerify + from - past);
+    std::copy_n(source + first, n, row_of(state.conv_tail, s * past + j) + first);
+  }
+}
 
 void CpuBackend::conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
                            const LayerState& state) {
   const Rows* const in[3] = {&q, &k, &v};
   const Weight* const taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
   const int64_t past = shape_.conv_kernel - 1;
-  Conv convs[3];
-  for (int64_t s = 0; s < 3; ++s) {
+  const bool verify = step_.kind == StepKind::kVerify;
+  for (int64_t s = 0; s < 3; ++s)
     SPK_CHECK(in[s]->cols % kLanes == 0 && taps[s]->rows == in[s]->cols);
-    convs[s] = {row_of(*in[s], 0),      in[s]->rows,
-                in[s]->stride,          row_of(state.conv_tail, s * past),
-                state.conv_tail.stride, floats_of(*taps[s]),
-                taps[s]->rows,          shape_.conv_kernel};
-  }
   const int64_t blocks = ceil_div(q.cols, kChannelBlock);
   run_tasks(3 * blocks, 3 * q.rows * q.cols * kExpCost, [&](int64_t task, int) {
-    const Conv& c = convs[task / blocks];
-    const int64_t first = task % blocks * kChannelBlock;
-    kernels_.conv(c, first, std::min(first + kChannelBlock, c.channels));
+    const int64_t s = task / blocks, first = task % blocks * kChannelBlock;
+    const int64_t n = std::min(kChannelBlock, q.cols - first);
+    fold_tail(state, s, step_.fold, first, n);
+    Conv c{row_of(*in[s], 0),      in[s]->rows,
+           in[s]->stride,          row_of(state.conv_tail, s * past),
+           state.conv_tail.stride, floats_of(*taps[s]),
+           taps[s]->rows,          shape_.conv_kernel};
+    float copy[kMaxPast * kChannelBlock];  // a verify pass leaves the tail as it is
+    if (verify) {
+      for (int64_t i = 0; i < c.rows; ++i)
+        std::copy_n(row_of(*in[s], i) + first, n,
+                    row_of(state.record_in, s * kMaxVerify + i) + first);
+      for (int64_t j = 0; j < past; ++j)
+        std::copy_n(c.tail + j * c.tail_stride + first, n, copy + j * kChannelBlock);
+      c.tail = copy - first;  // conv adds the channel to it
+      c.tail_stride = kChannelBlock;
+    }
+    kernels_.conv(c, first, first + n);
   });
   counters_.state_bytes +=
       static_cast<uint64_t>(2 * state.conv_tail.rows * state.conv_tail.cols) * sizeof(float);
@@ -65,8 +88,38 @@ void CpuBackend::kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64
   kernels_.unit(row_of(h.q, row) + at, 1.f / std::sqrt(static_cast<float>(d)), d, q);
   kernels_.unit(row_of(h.k, row) + at, 1.f, d, k);
   kernels_.exp_of(row_of(h.g, row) + at, alpha, d);
+  float* u = nullptr;
+  if (h.record) {
+    u = row_of(h.record->record_u, row) + at;
+    // The parts of a head write the same bytes here; each writes its own columns only.
+    std::copy_n(k + first, last - first, row_of(h.record->record_k, row) + at + first);
+    std::copy_n(row_of(h.g, row) + at + first, last - first,
+                row_of(h.record->record_g, row) + at + first);
+  }
   kernels_.delta({h.state, h.state_stride, d, first, last, q, k, alpha, kernels_.dot(q, k, d),
-                  row_of(h.beta, row)[h.head], row_of(h.v, row) + at, row_of(h.o, row) + at});
+                  row_of(h.beta, row)[h.head], row_of(h.v, row) + at, row_of(h.o, row) + at, u});
+}
+
+// Value columns [first, last) of one head take `rows` records.
+void CpuBackend::fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first,
+                            int64_t last, float* work) {
+  const int64_t d = shape_.head_dim, at = head * d;
+  for (int64_t i = 0; i < rows; ++i) {
+    kernels_.exp_of(row_of(state.record_g, i) + at, work, d);
+    kernels_.fold({row_of(state.kda_state, at), state.kda_state.stride, d, first, last,
+                   row_of(state.record_k, i) + at, work, row_of(state.record_u, i) + at});
+  }
+}
+
+void CpuBackend::commit(const LayerState& state, int64_t rows) {
+  if (!state.kda_state.buffer) return;
+  const int64_t d = shape_.head_dim;
+  for (int64_t s = 0; s < 3; ++s) fold_tail(state, s, rows, 0, state.conv_tail.cols);
+  reserve_workers(d);
+  run_tasks(shape_.heads, rows * shape_.heads * d * d, [&](int64_t head, int worker) {
+    fold_state(state, rows, head, 0, d, worker_floats(worker, d));
+  });
+  counters_.state_bytes += static_cast<uint64_t>(2 * shape_.heads * d * d) * sizeof(float);
 }
 
 void CpuBackend::mix_head(const KdaRows& h, int64_t first, int64_t last, float* work) {
@@ -92,12 +145,34 @@ void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows
   while (heads * parts < team_.size() && d / (2 * parts) >= kLanes && d % (2 * parts * kLanes) == 0)
     parts *= 2;
   const int64_t columns = d / parts;
-  reserve_workers(std::max(kda_chunk_floats(d), 3 * d));
+  // A verify pass works on a private copy of the head's columns; its rows write the records that a
+  // later pass folds. A column is one task's in both, so the fold may come first, in the same task:
+  // but the records of ALL columns' k and g are read by it, so nobody may overwrite them before
+  // everybody has folded. Hence two loops when there is something to fold.
+  const bool verify = step_.kind == StepKind::kVerify;
+  const int64_t rows_floats = 3 * d, copy_floats = verify ? d * columns : 0;
+  reserve_workers(std::max(kda_chunk_floats(d), rows_floats + copy_floats));
+  if (step_.fold > 0) {
+    run_tasks(heads * parts, step_.fold * heads * d * d * 2, [&](int64_t task, int worker) {
+      const int64_t first = task % parts * columns;
+      fold_state(state, step_.fold, task / parts, first, first + columns,
+                 worker_floats(worker, rows_floats));
+    });
+  }
   run_tasks(heads * parts, q.rows * heads * d * d * 4, [&](int64_t task, int worker) {
     const int64_t head = task / parts, first = task % parts * columns;
-    const KdaRows rows{
-        q, k, v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride, head};
-    mix_head(rows, first, first + columns, worker_floats(worker, 3 * d));
+    float* work = worker_floats(worker, rows_floats + copy_floats);
+    KdaRows rows{q, k, v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride,
+                 head, nullptr};
+    if (verify) {
+      float* copy = work + rows_floats;
+      for (int64_t i = 0; i < d; ++i)
+        std::copy_n(rows.state + i * rows.state_stride + first, columns, copy + i * columns);
+      rows.state = copy - first;  // columns keep their numbers
+      rows.state_stride = columns;
+      rows.record = &state;
+    }
+    mix_head(rows, first, first + columns, work);
   });
   counters_.state_bytes += static_cast<uint64_t>(2 * heads * d * d) * sizeof(float);
 }

@@ -72,6 +72,18 @@ struct Delta {
   float beta;
   const float* v;  // [d]
   float* o;        // [d]
+  float* u;        // [d] or null: the write vector, for a later fold
+};
+
+// One accepted row of a verify pass: S <- diag(alpha) S + k u^T, the last step of Delta bit by bit.
+struct Fold {
+  float* state;  // [d, stride]
+  int64_t stride;
+  int64_t d;
+  int64_t first, last;
+  const float* k;      // [d], normalised
+  const float* alpha;  // [d]
+  const float* u;      // [d]
 };
 
 struct Kernels {
@@ -113,6 +125,7 @@ struct Kernels {
   void (*unit)(const float* x, float scale, int64_t n, float* y);
   void (*norm_gate)(float* o, const float* w, const float* gate, float eps, int64_t n);
   void (*delta)(const Delta& d);
+  void (*fold)(const Fold& f);
 };
 
 // The tables that this build has; null where the target machine lacks the instruction set

@@ -119,6 +119,18 @@ inline void norm_gate(float* o, const float* w, const float* g, float eps, int64
   });
 }
 
+// V registers of state columns: S <- diag(alpha) S + k u^T. The only place that writes a state, so
+// that folding a record gives the bits of having decoded the row.
+template <int V>
+inline void write_columns(float* state, int64_t stride, int64_t d, const float* alpha,
+                          const float* k, const V16* u) {
+  for (int64_t i = 0; i < d; ++i) {
+    float* s = state + i * stride;
+    const V16 a = set1(alpha[i]), ki = set1(k[i]);
+    for (int v = 0; v < V; ++v) store(s + 16 * v, fma(ki, u[v], mul(a, load(s + 16 * v))));
+  }
+}
+
 // V registers of state columns. The state is read twice and written once; the second read finds the
 // d x 16 V floats (64 KiB at most) in the nearest caches. o = Sd^T q + u (k . q) with Sd the
 // decayed state.
@@ -139,12 +151,9 @@ inline void delta_columns(const Delta& x, int64_t at) {
   for (int v = 0; v < V; ++v) {
     u[v] = mul(set1(x.beta), sub(load(x.v + at + 16 * v), seen[v]));
     store(x.o + at + 16 * v, fma(set1(x.qk), u[v], out[v]));
+    if (x.u) store(x.u + at + 16 * v, u[v]);
   }
-  for (int64_t i = 0; i < x.d; ++i) {
-    float* s = x.state + i * x.stride + at;
-    const V16 alpha = set1(x.alpha[i]), k = set1(x.k[i]);
-    for (int v = 0; v < V; ++v) store(s + 16 * v, fma(k, u[v], mul(alpha, load(s + 16 * v))));
-  }
+  write_columns<V>(x.state + at, x.stride, x.d, x.alpha, x.k, u);
 }
 
 inline void delta(const Delta& d) {
@@ -152,6 +161,20 @@ inline void delta(const Delta& d) {
   int64_t at = d.first;
   for (; at + 16 * V <= d.last; at += 16 * V) delta_columns<V>(d, at);
   for (; at < d.last; at += 16) delta_columns<1>(d, at);
+}
+
+inline void fold(const Fold& f) {
+  constexpr int64_t V = kWideRegisters ? 4 : 2;
+  int64_t at = f.first;
+  for (; at + 16 * V <= f.last; at += 16 * V) {
+    V16 u[V];
+    for (int v = 0; v < V; ++v) u[v] = load(f.u + at + 16 * v);
+    write_columns<V>(f.state + at, f.stride, f.d, f.alpha, f.k, u);
+  }
+  for (; at < f.last; at += 16) {
+    const V16 u[1] = {load(f.u + at)};
+    write_columns<1>(f.state + at, f.stride, f.d, f.alpha, f.k, u);
+  }
 }
 
 }  // namespace spk::cpu::SPK_ISA

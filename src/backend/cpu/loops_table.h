@@ -29,6 +29,7 @@ inline constexpr Kernels make_table(std::string_view isa) {
   t.unit = unit;
   t.norm_gate = norm_gate;
   t.delta = delta;
+  t.fold = fold;
   return t;
 }
 
