@@ -86,9 +86,9 @@ WorkerTeam::WorkerTeam(int threads, bool pin)
 }
 
 WorkerTeam::~WorkerTeam() {
-  stop_.store(true, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
+  stop_.store(true);
+  state_.fetch_add(2);
+  state_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -100,27 +100,38 @@ void WorkerTeam::execute(int worker) noexcept {
   }
 }
 
-void WorkerTeam::run_erased(Erased fn, void* context) {
+void WorkerTeam::wait_for_zero(std::atomic<uint32_t>& count) const {
+  int spins = spin_rounds_;
+  uint32_t left;
+  while ((left = count.load()) != 0) {
+    if (spins-- > 0) {
+      pause_processor();
+    } else {
+      count.wait(left);
+    }
+  }
+}
+
+// A worker first announces itself in inside_ and then looks at state_ again; the caller first
+// closes the loop in state_ and then waits for inside_ to become 0. All of it is sequentially
+// consistent, so either the worker sees a closed loop and turns back, or the caller sees the worker
+// and waits: nobody runs a loop that has ended.
+void WorkerTeam::run_erased(Mode mode, Erased fn, void* context) {
   SPK_CHECK(!running_);
   running_ = true;
+  mode_ = mode;
   fn_ = fn;
   context_ = context;
   if (size_ > 1) {
-    pending_.store(static_cast<uint32_t>(size_ - 1), std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);  // publishes fn_, context_ and pending_
-    epoch_.notify_all();                             // no system call when nobody sleeps
+    if (mode == Mode::kEveryWorker) missing_.store(static_cast<uint32_t>(size_ - 1));
+    state_.fetch_add(3);  // the next number, open
+    state_.notify_all();  // no system call when nobody sleeps
   }
   execute(0);
   if (size_ > 1) {
-    int spins = spin_rounds_;
-    uint32_t left;
-    while ((left = pending_.load(std::memory_order_acquire)) != 0) {
-      if (spins-- > 0) {
-        pause_processor();
-      } else {
-        pending_.wait(left, std::memory_order_acquire);
-      }
-    }
+    if (mode == Mode::kEveryWorker) wait_for_zero(missing_);
+    state_.fetch_sub(1);
+    wait_for_zero(inside_);
   }
   running_ = false;
   for (std::exception_ptr& error : errors_) {
@@ -132,20 +143,29 @@ void WorkerTeam::run_erased(Erased fn, void* context) {
 }
 
 void WorkerTeam::work(int worker) {
-  uint32_t seen = 0;
+  uint32_t seen = 0;  // the state that holds nothing for this worker
   for (;;) {
     int spins = spin_rounds_;
-    while (epoch_.load(std::memory_order_acquire) == seen) {
+    uint32_t now;
+    while ((now = state_.load()) == seen) {
       if (spins-- > 0) {
         pause_processor();
       } else {
-        epoch_.wait(seen, std::memory_order_acquire);
+        state_.wait(seen);
       }
     }
-    ++seen;  // the next run starts only after this worker has finished this one
-    if (stop_.load(std::memory_order_relaxed)) return;
-    execute(worker);
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+    if (stop_.load()) return;
+    if (now % 2 == 0) {  // over before this worker came
+      seen = now;
+      continue;
+    }
+    inside_.fetch_add(1);
+    if (state_.load() == now) {
+      execute(worker);
+      seen = now;
+      if (mode_ == Mode::kEveryWorker && missing_.fetch_sub(1) == 1) missing_.notify_one();
+    }
+    if (inside_.fetch_sub(1) == 1) inside_.notify_one();
   }
 }
 

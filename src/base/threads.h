@@ -3,6 +3,11 @@
 // Owns its threads, never a task queue: one loop at a time, started by one thread, and no loop
 // inside a loop. Waiting workers spin for a short bounded time and then sleep, so that a decode
 // step pays no wake-up and an idle program no processor time. Nothing is allocated by a run.
+//
+// for_each_task() waits only for workers that have begun a task: one that still sleeps, or whose
+// processor is busy with something else, is left out of the loop, and the others do its share. On a
+// shared machine a join would otherwise last until the system's scheduler comes round to the
+// missing worker: milliseconds instead of microseconds.
 #pragma once
 
 #include <atomic>
@@ -34,9 +39,7 @@ class WorkerTeam {
   // is thrown here.
   template <typename F>
   void run(F&& fn) {
-    using Fn = std::remove_reference_t<F>;
-    run_erased([](void* f, int worker, int workers) { (*static_cast<Fn*>(f))(worker, workers); },
-               const_cast<void*>(static_cast<const void*>(&fn)));
+    start(Mode::kEveryWorker, fn);
   }
 
   // fn(first, last) over [0, count), one contiguous piece a worker.
@@ -48,12 +51,11 @@ class WorkerTeam {
     });
   }
 
-  // fn(task, worker) for each task of [0, count), taken in order by whoever is free: for tasks of
-  // unequal size, and for machines whose processors are shared with others.
+  // fn(task, worker) for each task of [0, count), taken in order by whoever is free.
   template <typename F>
   void for_each_task(int64_t count, F&& fn) {
     next_.store(0, std::memory_order_relaxed);
-    run([&](int worker, int) {
+    start(Mode::kWhoeverIsFree, [&](int worker, int) {
       for (;;) {
         const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
         if (task >= count) return;
@@ -64,24 +66,38 @@ class WorkerTeam {
 
  private:
   using Erased = void (*)(void*, int, int);
+  enum class Mode : uint8_t { kEveryWorker, kWhoeverIsFree };
 
-  void run_erased(Erased fn, void* context);
+  template <typename F>
+  void start(Mode mode, F&& fn) {
+    using Fn = std::remove_reference_t<F>;
+    run_erased(
+        mode, [](void* f, int worker, int workers) { (*static_cast<Fn*>(f))(worker, workers); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+  void run_erased(Mode mode, Erased fn, void* context);
+  void wait_for_zero(std::atomic<uint32_t>& count) const;
   void work(int worker);
   void execute(int worker) noexcept;
 
   int size_;
   int spin_rounds_;
   bool running_ = false;
+
+  // The loop: changed by the caller only while it is closed and nobody is inside.
+  Mode mode_ = Mode::kEveryWorker;
   Erased fn_ = nullptr;
   void* context_ = nullptr;
   std::vector<std::exception_ptr> errors_;  // [size]
   std::vector<std::thread> threads_;        // workers 1..
 
-  // A cache line each: the epoch is polled by all while the others are written.
-  alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<uint32_t> pending_{0};
-  alignas(64) std::atomic<int64_t> next_{0};
+  // A cache line each: the state is polled by all while the others are written.
+  alignas(64) std::atomic<uint32_t> state_{
+      0};  // 2 * number of the loop + 1 while it may be entered
+  alignas(64) std::atomic<uint32_t> inside_{0};  // workers that may be looking at the loop
+  std::atomic<uint32_t> missing_{0};             // kEveryWorker: workers that are not done
   std::atomic<bool> stop_{false};
+  alignas(64) std::atomic<int64_t> next_{0};
 };
 
 }  // namespace spk
