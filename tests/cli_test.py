@@ -449,6 +449,17 @@ def test_system_message_and_raw(ask, sparkling):
     assert bare == [int(i) for i in sparkling("tokenize", "--text", "Be brief.").stdout.split()]
 
 
+def test_the_newline_that_ends_a_file_is_no_part_of_the_question(ask):
+    given = ["--max-tokens", 0]
+    assert ask(*given, input="Hi\n")["prompt_tokens"] == ask("-p", "Hi", *given)["prompt_tokens"]
+    assert ask(*given, "--raw", input="Hi\n")["prompt_tokens"] != ask("-p", "Hi", "--raw", *given)["prompt_tokens"]
+
+
+def test_the_context_can_be_cut_by_memory(sparkling):
+    done = sparkling("run", "-p", "Hi", "--max-tokens", 1, "--memory", "80MiB", "--verbose")
+    assert re.search(r"context cut to [0-9]+ tokens", done.stderr) or "limit 80.0 MiB" in done.stderr
+
+
 def test_odd_bytes_in_a_prompt(ask, sparkling, tmp_path):
     file = tmp_path / "p.bin"
     file.write_bytes(b"caf\xe9 \xf0\x9f\x98 \x00 end")  # Latin-1, a cut emoji, a zero byte
@@ -732,14 +743,17 @@ def test_inspect(sparkling, checkpoint):
     assert report["state_bytes"] > 0 and report["fits"]["fits"] is True
 
 
-def test_inspect_embedded_and_layers(sparkling):
-    whole = json.loads(sparkling("inspect", "--json").stdout)
-    part = json.loads(sparkling("inspect", "--json", "--layers", 6).stdout)
-    assert part["config"]["layers"] == 6 < whole["config"]["layers"]
+def test_inspect_synthetic_and_layers(sparkling, checkpoint):
+    given = ["inspect", "--synthetic", checkpoint / "config.json", "--json"]
+    whole = json.loads(sparkling(*given).stdout)
+    part = json.loads(sparkling(*given, "--layers", 2).stdout)
+    assert part["config"]["layers"] == 2 and part["config"]["mtp_layers"] == whole["config"]["mtp_layers"] == 1
     assert part["weight_bytes"] < whole["weight_bytes"]
+    assert "--layers needs --synthetic" in sparkling("inspect", checkpoint, "--layers", 2, status=2).stderr
 
 
 def test_doctor(sparkling, checkpoint):
+    assert "nothing to warm" in sparkling("doctor", checkpoint, "--warm").stderr
     report = json.loads(sparkling("doctor", checkpoint, "--json").stdout)
     assert report["self_test"]["passed"] and report["self_test"]["relative_error"] < 1e-4
     assert report["machine"]["read_bandwidth_gb_s"] > 0

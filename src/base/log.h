@@ -1,7 +1,8 @@
 // The log: everything a person reads besides the result, on stderr, through spdlog.
 //
-// Owns levels, colour (a terminal without NO_COLOR) and the one-line progress display (a bar on a terminal, plain lines
-// otherwise). Only the command line and the server log; the library reports by notes and exceptions. Thread-safe.
+// Owns levels, colour (a terminal without NO_COLOR) and the one-line progress display (a bar on a
+// terminal, plain lines otherwise). Only the command line and the server log; the library reports
+// by notes and exceptions. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -21,11 +22,13 @@ void log_warn(std::string_view text);   // "warning: ..."
 void log_info(std::string_view text);
 void log_verbose(std::string_view text);
 
-// Whether colour may be written to a file descriptor: a terminal, NO_COLOR unset or empty, TERM not "dumb".
+// Whether colour may be written to a file descriptor: a terminal, NO_COLOR unset or empty, TERM not
+// "dumb".
 bool colour_wanted(int fd);
 
-// One line of progress on stderr. On a terminal it is redrawn at most ten times a second and erased at the end;
-// elsewhere a plain line is written about every ten seconds, so that a job's log stays short.
+// One line of progress on stderr. On a terminal it is redrawn at most ten times a second and erased
+// at the end; elsewhere a plain line is written about every ten seconds, so that a job's log stays
+// short.
 class Progress {
  public:
   Progress(std::string label, int64_t total, std::string unit);

@@ -62,6 +62,7 @@ double median(std::vector<double> values) {
 template <typename Field>
 double median_of(const std::vector<Measured>& all, Field field) {
   std::vector<double> values;
+  values.reserve(all.size());
   for (const Measured& m : all) values.push_back(m.*field);
   return median(values);
 }
@@ -212,6 +213,7 @@ int verb_bench(const Options& options) {
   const auto seed = static_cast<uint64_t>(options.sampling.seed.value_or(1));
 
   std::vector<Measured> all;
+  set_interrupts(Interrupts::kPolled);
   Progress progress("bench", options.bench.repeat + 1, "repetitions");
   for (int64_t i = 0; i <= options.bench.repeat; ++i) {
     // Another stream each time: the same one would be taken from the live session.

@@ -82,11 +82,13 @@ int verb_compare(const Options& options) {
     }
     return true;
   };
+  set_interrupts(Interrupts::kPolled);
   compare_backends(*model.source, model.config, side(options, options.compare.a),
                    side(options, options.compare.b), tokens, report);
   if (interrupted()) throw Error(ErrorKind::kInterrupted, "interrupted");
   if (!stop.empty() && !stopped && !different) {
     std::vector<std::string_view> names;
+    names.reserve(worst.size());
     for (const auto& [verb, r] : worst) names.push_back(verb);
     fail_usage("--stop-after: '", stop, "' never ran; expected layer.N.VERB with one of ",
                join_choices(names));

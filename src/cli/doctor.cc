@@ -135,6 +135,7 @@ int verb_doctor(const Options& options) {
   if (options.model.backend == "cuda") {
     fail_resource("this build has no CUDA back end yet; available now: --backend cpu or reference");
   }
+  if (options.warm) log_info("nothing to warm: the CPU back end compiles nothing");
   Doctor d;
   d.machine = this_machine();
   d.switches = switches_in_effect();

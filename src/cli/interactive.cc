@@ -119,6 +119,7 @@ class Chat {
       quit_ = true;
     } else {
       std::vector<std::string_view> names;
+      names.reserve(kCommands.size());
       for (const Command& c : kCommands) names.push_back(c.name);
       fail_usage("unknown command '", name, "'", did_you_mean(name, names), "; /help lists them");
     }
@@ -164,7 +165,7 @@ class Chat {
 
 int chat(Engine& engine, const Options& options, const GenerateRequest& request,
          const RenderOptions& render) {
-  set_patient(true);
+  set_interrupts(Interrupts::kSurvived);
   return Chat(engine, options, request, render).loop();
 }
 

@@ -23,13 +23,18 @@ constexpr size_t kLongestEntry =
     4096;                         // together at most 2 MiB (8 MiB when every byte needs escaping)
 constexpr int kPasteWaitMs = 20;  // a terminal delivers a paste at once, nobody types this fast
 
-// Reads one character; Ctrl-C ends the read, which the library's own reader would hide.
+// Reads one character; Ctrl-C ends the read, which the library's own reader would hide. The wait is
+// cut into pieces since a signal just before a blocking read would be noticed at the next key only.
 int read_character(EditLine*, wchar_t* out) {
+  constexpr int kWaitMs = 100;
   std::mbstate_t state{};
   while (true) {
+    if (interrupted()) return -1;
+    pollfd wait{STDIN_FILENO, POLLIN, 0};
+    if (poll(&wait, 1, kWaitMs) <= 0) continue;  // nothing yet, a signal, or a resized window
     char byte = 0;
     const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
-    if (got < 0 && errno == EINTR && !interrupted()) continue;  // a resized window
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return static_cast<int>(got);
     const size_t used = std::mbrtowc(out, &byte, 1, &state);
     if (used == static_cast<size_t>(-2)) continue;  // more bytes of this character

@@ -58,6 +58,7 @@ int verb_logits(const Options& options) {
   const auto engine = start_engine(model, options.model, engine_opts);
 
   const int64_t rows = options.logits.mtp ? n - 1 : n;
+  set_interrupts(Interrupts::kPolled);  // from here on a half-written file must go
   NpyWriter writer(options.logits.output, rows, vocab);
   Progress progress("logits", rows, "rows");
   std::vector<int32_t> routes_out;

@@ -115,7 +115,7 @@ class Table {
     value(flags, type, help, [&field](const std::string& s) { field = s; });
   }
   void integer(const std::string& flags, const std::string& type, int64_t low, int64_t high,
-               const std::string& help, std::function<void(int64_t)> set) {
+               const std::string& help, const std::function<void(int64_t)>& set) {
     value(flags, type, help, [=](const std::string& s) { set(parse_int(s, low, high)); });
   }
   void real(const std::string& flags, double low, double high, std::optional<double>& field,
@@ -152,6 +152,7 @@ class Table {
 
   std::vector<std::string_view> names() const {
     std::vector<std::string_view> out;
+    out.reserve(owners_.size());
     for (const auto& [name, mask] : owners_) {
       if ((mask & bit(verb_)) != 0) out.push_back(name);
     }
@@ -194,6 +195,7 @@ class ConfigFile : public CLI::ConfigTOML {
       if (item.parents.size() == 1) {
         const std::string section = item.parents.front();
         std::vector<std::string_view> names;
+        names.reserve(kVerbTable.size());
         for (const VerbInfo& info : kVerbTable) names.push_back(info.name);
         if (std::find(names.begin(), names.end(), section) == names.end()) {
           fail_usage(file, ": unknown section [", section, "]", did_you_mean(section, names));
@@ -205,6 +207,7 @@ class ConfigFile : public CLI::ConfigTOML {
       const auto owner = table_.owners().find(item.name);
       if (owner == table_.owners().end()) {
         std::vector<std::string_view> names;
+        names.reserve(table_.owners().size());
         for (const auto& [name, mask] : table_.owners()) names.push_back(name);
         fail_usage(file, ": unknown option '", item.name, "'", did_you_mean(item.name, names));
       }
@@ -483,6 +486,8 @@ void add_others(Table& t, Options& o) {
   t.text("--routes-out", "FILE", l.routes_out,
          "write the chosen experts: int32 [tokens, MoE layers + 1, top_k], -1 where unused");
   t.text("--routes-in", "FILE", l.routes_in, "use these experts instead of the router's choice");
+  t.group("Doctor", bit(Verb::kDoctor));
+  t.flag("--warm", "compile what will be needed (nothing on the CPU)", [&o] { o.warm = true; });
   TokenizeOptions& k = o.tokenize;
   t.group("Tokenize", bit(Verb::kTokenize));
   t.value("--text", "TEXT", "this text", [&k](const std::string& s) { k.text = s; });
@@ -586,7 +591,7 @@ constexpr const char* kRunFooter =
 // Variables that look like ours but name no option: most likely slips, so they are said, not
 // refused.
 void check_environment(const Table& table, std::vector<std::string>& warnings) {
-  std::vector<std::string> known = {"SPARKLING_MODEL", "SPARKLING_CONFIG", "SPARKLING_VENV"};
+  std::vector<std::string> known = {"SPARKLING_MODEL", "SPARKLING_CONFIG"};
   for (const auto& [name, mask] : table.owners()) known.push_back(env_name(name));
   const std::vector<std::string_view> views(known.begin(), known.end());
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -607,6 +612,7 @@ void check_together(const Options& o) {
   }
   if (!o.serve.api_key.empty() && !o.serve.api_key_file.empty())
     fail_usage("expected --api-key or --api-key-file, found both");
+  if (o.model.layers > 0 && o.model.synthetic.empty()) fail_usage("--layers needs --synthetic");
   if (o.run.prompt && !o.run.file.empty()) fail_usage("expected -p or -f, found both");
   if (o.verb == Verb::kRun && o.run.raw && !o.run.tools.empty()) {
     fail_usage("--tools needs the chat template, which --raw leaves out");

@@ -125,6 +125,7 @@ struct Options {
   std::string command;  // as typed, for reports
   LogLevel log = LogLevel::kInfo;
   bool json = false;
+  bool warm = false;  // doctor
   ModelOptions model;
   SamplingOptions sampling;
   std::string tokens;  // logits, compare: as written

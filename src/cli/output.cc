@@ -14,11 +14,14 @@ namespace spk::cli {
 namespace {
 
 std::atomic<bool> interrupt{false};
-std::atomic<bool> patient_mode{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "touched by a signal handler");
+std::atomic<Interrupts> mode{Interrupts::kEnd};
+static_assert(std::atomic<bool>::is_always_lock_free &&
+                  std::atomic<Interrupts>::is_always_lock_free,
+              "touched by a signal handler");
 
 extern "C" void on_interrupt(int) {
-  if (interrupt.exchange(true) && !patient_mode.load()) _exit(130);
+  const bool again = interrupt.exchange(true);
+  if (mode == Interrupts::kEnd || (mode == Interrupts::kPolled && again)) _exit(130);
 }
 
 [[noreturn]] void fail_write() {
@@ -45,7 +48,7 @@ void install_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void set_patient(bool patient) { patient_mode.store(patient); }
+void set_interrupts(Interrupts new_mode) { mode.store(new_mode); }
 bool interrupted() { return interrupt.load(); }
 const std::atomic<bool>* interrupt_flag() { return &interrupt; }
 void clear_interrupt() { interrupt.store(false); }

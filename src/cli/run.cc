@@ -104,6 +104,8 @@ std::string read_prompt(const RunOptions& run) {
                                                                 ? "standard input"
                                                                 : run.file);
   }
+  // The newline that ends a file or an echo is not part of a question.
+  if (!run.prompt && !run.raw && text.size() > 1 && text.back() == '\n') text.pop_back();
   return text;
 }
 
@@ -124,10 +126,12 @@ int one_answer(Engine& engine, const Options& options, const GenerateRequest& re
   std::optional<ParserOptions> parser;
   if (!options.run.raw) parser = ParserOptions{render.thinking, true, render.tools};
   AnswerPrinter printer(colour_wanted(STDOUT_FILENO));
+  set_interrupts(Interrupts::kPolled);
   const Answer answer = generate_answer(engine, request, parser, options.json ? nullptr : &printer);
   if (options.json) print_json(&engine, answer, request);
   out_flush();
   if (options.log != LogLevel::kQuiet && !options.json) {
+    if (answer.result.reason == FinishReason::kLength) log_info("ended by the limit of tokens");
     log_info(speed_line(engine, answer.result.timings));
   }
   return answer.result.reason == FinishReason::kCancelled

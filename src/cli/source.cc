@@ -119,7 +119,6 @@ OpenedModel open_model(const ModelOptions& options) {
   const auto config = text_of(*checkpoint, "config.json");
   if (!config) fail_input("expected ", config_file, ", found no such file");
   model.config = parse_config(*config, config_file);
-  if (options.layers > 0) keep_layers(model.config, options.layers);
   apply_rope_scaling(model.config, options.rope_scaling);
   model.tokenizer_json = text_of(*checkpoint, "tokenizer.json");
   model.chat_template = text_of(*checkpoint, "chat_template.jinja");
@@ -146,6 +145,34 @@ std::optional<Tokenizer> load_tokenizer(const OpenedModel& model) {
   return Tokenizer::from_json(*model.tokenizer_json, model.name + "/tokenizer.json");
 }
 
+namespace {
+
+// The config's context, or the part of it whose caches fit beside the weights in the memory that is
+// free now. An estimate that only ever cuts what nobody asked for: with --context or --memory the
+// engine's exact plan decides.
+int64_t context_that_fits(const OpenedModel& model, const ModelOptions& options) {
+  const ModelShape& s = model.config.shape;
+  int64_t latent_layers = model.config.mtp_layers;
+  for (const bool is_mla : model.config.is_mla) latent_layers += is_mla ? 1 : 0;
+  const int64_t real_bytes = options.backend == "reference" ? 8 : 4;
+  const int64_t per_token = std::max<int64_t>(latent_layers * (s.latent + s.rope) * real_bytes, 1);
+  const auto available = static_cast<int64_t>(this_machine().memory_available);
+  const auto* files = dynamic_cast<const Checkpoint*>(model.source.get());
+  const auto weights = files == nullptr ? 0 : static_cast<int64_t>(files->file_bytes());
+  const int64_t room = (available - weights) / 10 * 9;
+  constexpr int64_t kLeast = 4096;  // mapped weights beyond the memory still run, slowly
+  const int64_t fits = std::min(std::max(room / per_token, kLeast), model.config.context);
+  if (fits < model.config.context) {
+    log_info(cat("context cut from ", model.config.context, " to ", fits,
+                 " tokens: ", show_bytes(static_cast<double>(available)),
+                 " of memory is available and a token takes ",
+                 show_bytes(static_cast<double>(per_token)), "; --context N sets it"));
+  }
+  return fits;
+}
+
+}  // namespace
+
 EngineOptions engine_options(const ModelOptions& options) {
   const Machine machine = this_machine();
   EngineOptions engine;
@@ -170,8 +197,12 @@ std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& opt
     log_info("--draft auto is 0 in this version: no drafts");
   }
   log_verbose(cat("loading ", model.name));
+  EngineOptions final_options = engine_options;
+  if (final_options.context == 0 && final_options.device.memory == 0) {
+    final_options.context = context_that_fits(model, options);
+  }
   auto engine = std::make_unique<Engine>(std::move(model.source), model.config,
-                                         std::move(tokenizer), engine_options);
+                                         std::move(tokenizer), final_options);
   for (const std::string& note : engine->notes()) log_warn(note);
   log_verbose(engine->plan_text());
   return engine;
