@@ -10,7 +10,7 @@ from any standard file: every class is run, through the package itself, over eve
 import sys
 
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 # The order is the numbering of the table; src/text/unicode.cc names the categories in the same order.
@@ -39,6 +39,23 @@ def digits_class():
     """Digits isolates each digit, so a digit is a piece of its own between two letters."""
     digits = pre_tokenizers.Digits(individual_digits=True)
     return {c for c in CODE_POINTS if len(digits.pre_tokenize_str("a" + chr(c) + "a")) == 3}
+
+
+def nfc_active():
+    """Code points with a decomposition, the parts of those, and combining marks; the package's tables are those of Unicode 9,
+    so marks newer than that are ordinary characters to it."""
+    nfc, nfd = normalizers.NFC(), normalizers.NFD()
+    active = set()
+    for c in CODE_POINTS:
+        parts = nfd.normalize_str(chr(c))
+        if parts != chr(c):
+            active |= {c, *map(ord, parts)}
+        # A mark of class above 1 goes behind U+0334 (class 1); one of class 1 lets U+0301 reach the letter.
+        moved = nfc.normalize_str(chr(c) + "\u0334")
+        joined = nfc.normalize_str("a" + chr(c) + "\u0301")
+        if moved == "\u0334" + chr(c) != chr(c) + "\u0334" or joined == "\u00e1" + chr(c):
+            active.add(c)
+    return active | {0x334}
 
 
 def ranges(points):
@@ -103,6 +120,7 @@ def main():
     emit_ranges("kDigits", "What the pre-tokenizer Digits takes for a digit.", digits_class())
     for script in SCRIPTS:
         emit_ranges("k" + script, rf"\p{{{script}}}.", regex_class(r"\p{%s}" % script))
+    emit_ranges("kNfcActive", "What NFC may change or join; all else stands for itself and parts what is around it.", nfc_active())
     # Case folding inside (?i:...): everything outside ASCII that equals a letter of ASCII, and the pairs of letters
     # that one character can stand for.
     folds = []

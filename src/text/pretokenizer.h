@@ -60,8 +60,8 @@ class PreTokenizer {
   CodePointMap digits_;
 };
 
-// Canonical composition (NFC), in time linear in the text but for sorting its longest run of
-// combining marks. Code points newer than the system's libutf8proc stay as they are.
+// Canonical composition (NFC) by the reference's tables, in time linear in the text but for sorting
+// its longest run of combining marks.
 std::string to_nfc(std::string_view text);
 
 }  // namespace spk

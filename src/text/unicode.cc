@@ -95,6 +95,7 @@ CodeSet unicode_space() { return from_table(kSpace); }
 CodeSet unicode_word() { return from_table(kWord); }
 CodeSet unicode_decimal() { return categories("nd"); }
 CodeSet unicode_digits() { return from_table(kDigits); }
+CodeSet unicode_nfc_active() { return from_table(kNfcActive); }
 
 CodeSet fold_ascii(uint32_t code) {
   const uint32_t small = code | 0x20;

@@ -36,6 +36,10 @@ CodeSet unicode_word();     // \w
 CodeSet unicode_decimal();  // \d
 CodeSet unicode_digits();   // what the pre-tokenizer Digits takes for a digit
 
+// Code points that NFC may change, move or join, in the reference's tables (Unicode 9); all others
+// are left alone.
+CodeSet unicode_nfc_active();
+
 // All characters that (?i:letter) matches, for a letter of ASCII; the character alone otherwise.
 CodeSet fold_ascii(uint32_t code);
 // Whether (?i:...) lets one ligature stand for these two letters of ASCII, as in "ss" and U+00DF.
