@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "backend/layout.h"
+#include "backend/lm_head.h"
 
 namespace spk {
 
@@ -119,6 +120,10 @@ class Backend {
   // ---- fused blocks ----
   virtual FusionPlan plan() const { return {}; }
   virtual void fused(Block block, const Layer& layer, const LayerState& state, const Scratch& t);
+
+ protected:
+  static const Weight& weight_of(const LmHead& head) { return head.weight_; }
+  static LmHead head_of(const Weight& weight);  // for decorators, which hold two of everything
 };
 
 // ---- factories: the only thing that engine and cli know of the back ends ----

@@ -232,7 +232,7 @@ class Compare final : public Backend {
   void logits(const Rows& hidden, const LmHead& head, const Rows& y) override {
     layer_.clear();
     run("logits", {hidden}, {{"logits", y}}, [&](Backend& back, bool f) {
-      back.logits(side(hidden, f), {side(head.weight, f)}, side(y, f));
+      back.logits(side(hidden, f), head_of(side(weight_of(head), f)), side(y, f));
     });
   }
 

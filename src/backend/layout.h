@@ -146,11 +146,6 @@ struct MtpLayer {
   Weight final_norm;  // [1, hidden]
 };
 
-// One object for the target and the draft: nobody else hands out its bytes.
-struct LmHead {
-  Weight weight;  // [vocab, hidden]
-};
-
 // What one layer carries from step to step, for the one live sequence. KDA or MLA fields are set, never both.
 struct LayerState {
   Rows kda_state;  // [H*D, D]: per head D keys x D values

@@ -26,7 +26,6 @@ struct RefTensor {
   HostTensor host;
   std::vector<double> values;
 };
-constexpr int64_t kSmall = 1 << 17;
 
 double* row_of(const Rows& r, int64_t i) {
   return static_cast<double*>(r.buffer.handle) + r.offset + i * r.stride;
@@ -80,7 +79,7 @@ class Reference final : public Backend {
   Weight upload(const HostTensor& host) override {
     RefTensor& t = tensors_.emplace_back();
     t.host = host;
-    if (host.rows * host.cols <= kSmall) {
+    if (host.rows == 1 || host.cols == shape_.conv_kernel) {
       t.values.resize(static_cast<size_t>(host.rows * host.cols));
       for (int64_t r = 0; r < host.rows; ++r)
         dequantise_row(host, r, t.values.data() + r * host.cols);
@@ -393,7 +392,7 @@ class Reference final : public Backend {
   }
 
   void logits(const Rows& hidden, const LmHead& head, const Rows& y) override {
-    matmul(hidden, head.weight, y);
+    matmul(hidden, weight_of(head), y);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "engine/align.h"
 #include "engine/cache.h"
 #include "engine/compare_run.h"
@@ -111,7 +112,8 @@ struct Engine::Impl {
     if (memory.context < (options.context ? options.context : config.context))
       notes.push_back(cat("context cut to ", memory.context, " tokens by the memory limit"));
     backend->prepare(config.shape);
-    model = load_model(config, tensors, *backend);
+    const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
+    model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads});
     model.plan = backend->plan();
     session = std::make_unique<Session>(model, *backend, memory.context,
                                         std::min(options.chunk, memory.context),
@@ -176,7 +178,7 @@ Backend& Engine::backend() { return *impl_->backend; }
 std::string Engine::plan_text() const {
   const Model& m = impl_->model;
   std::string out = impl_->backend->description();
-  out += cat("\nhead: ", format_name(m.head.weight.format), ", ", mib(m.head.weight.bytes));
+  out += cat("\nhead: ", format_name(m.head.format()), ", ", mib(m.head.bytes()));
   out += "\nfused blocks: ";
   out += m.plan.text.empty() ? "none" : m.plan.text;
   out += cat("\nmemory: ", impl_->memory.text());

@@ -31,6 +31,8 @@ struct EngineOptions {
   std::string rope_scaling;  // "", none, yarn:FACTOR
   int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
   int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
+  HeadFormat head = HeadFormat::kStored;
+  std::vector<int32_t> draft_head;  // ids of the draft head's rows; empty: the target's head
   double slice_seconds = 0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
 };
 

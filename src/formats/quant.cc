@@ -45,6 +45,12 @@ void dequantise(const HostTensor& t, int64_t row, Real* out) {
       }
       return;
     }
+    case Format::kFp8Row: {
+      const auto scale = static_cast<Real>(scale_at(t, row));
+      for (int64_t c = 0; c < cols; ++c)
+        out[c] = static_cast<Real>(e4m3_to_float(static_cast<uint8_t>(codes[c]))) * scale;
+      return;
+    }
     case Format::kMxfp4:
       for (int64_t g = 0; g < cols / kGroup; ++g) {
         const auto scale = static_cast<Real>(scale_at(t, row * (cols / kGroup) + g));
@@ -90,6 +96,8 @@ std::string_view format_name(Format format) {
       return "MXFP4";
     case Format::kInt4:
       return "INT4";
+    case Format::kFp8Row:
+      return "FP8 by row";
   }
   return "?";
 }
@@ -101,6 +109,7 @@ int64_t code_bytes(Format format, int64_t rows, int64_t cols) {
     case Format::kBf16:
       return rows * cols * 2;
     case Format::kFp8:
+    case Format::kFp8Row:
       return rows * cols;
     case Format::kMxfp4:
     case Format::kInt4:
@@ -116,6 +125,8 @@ int64_t scale_count(Format format, int64_t rows, int64_t cols) {
       return 0;
     case Format::kFp8:
       return ceil_div(rows, kFp8Block) * ceil_div(cols, kFp8Block);
+    case Format::kFp8Row:
+      return rows;
     case Format::kMxfp4:
     case Format::kInt4:
       return rows * (cols / kGroup);
@@ -176,6 +187,12 @@ void quantise_fp8(const float* x, int64_t rows, int64_t cols, bool pow2_scales, 
           codes[r * cols + c] = float_to_e4m3(x[r * cols + c] / scale);
     }
   }
+}
+
+void quantise_fp8_row(const float* x, int64_t cols, uint8_t* codes, float& scale) {
+  const float largest = largest_magnitude(x, 1, cols, cols);
+  scale = largest > 0 ? largest / 448.f : 1.f;
+  for (int64_t c = 0; c < cols; ++c) codes[c] = float_to_e4m3(x[c] / scale);
 }
 
 void quantise_mxfp4(const float* x, int64_t rows, int64_t cols, uint8_t* codes, uint8_t* scales) {

@@ -16,8 +16,9 @@ enum class Format : uint8_t {
   kFp8,    // E4M3 [rows, cols]; scale per 128x128 block, partial last blocks
   kMxfp4,  // E2M1, two a byte, element 2n in the low nibble; E8M0 scale per 32 along cols
   kInt4,   // (nibble - 8), eight a 32-bit word, lowest first; BF16 scale per 32 along cols
+  kFp8Row,  // E4M3 [rows, cols]; one float scale a row: heads quantised at load, never in a file
 };
-inline constexpr int kFormats = 5;
+inline constexpr int kFormats = 6;
 
 enum class ScaleType : uint8_t { kNone, kF32, kBf16, kE8m0 };
 
@@ -58,6 +59,8 @@ void dequantise_row(const HostTensor& tensor, int64_t row, double* out);
 // codes and scales are sized as above; FP8 scales are float (power of two when pow2_scales), MXFP4 scales E8M0.
 void quantise_fp8(const float* x, int64_t rows, int64_t cols, bool pow2_scales, uint8_t* codes,
                   float* scales);
+// One row of kFp8Row: scale = max|x| / 448.
+void quantise_fp8_row(const float* x, int64_t cols, uint8_t* codes, float& scale);
 void quantise_mxfp4(const float* x, int64_t rows, int64_t cols, uint8_t* codes, uint8_t* scales);
 
 }  // namespace spk

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "base/error.h"
 
@@ -46,6 +47,7 @@ Cycle::Cycle(const Model& model, Backend& backend, std::span<const LayerState> s
   fed_ = make(1);
   waiting_tokens_.reserve(static_cast<size_t>(waiting_.rows));
   draft_logits_.resize(static_cast<size_t>(s.vocab));
+  draft_rows_.reserve(static_cast<size_t>(s.vocab));
 }
 
 void Cycle::reset() {
@@ -103,11 +105,25 @@ Rows Cycle::extend(int64_t rows) {
   return last;
 }
 
-std::span<const float> Cycle::logits_of(const Rows& hidden, std::vector<float>& to) {
+std::span<const float> Cycle::target_logits(const Rows& hidden) {
   const Rows out = scratch_.logits.slice_rows(0, hidden.rows);
   backend_.logits(hidden, model_.head, out);
-  backend_.read(out, to.data());
-  return {to.data(), static_cast<size_t>(hidden.rows * out.cols)};
+  backend_.read(out, logits_.data());
+  return {logits_.data(), static_cast<size_t>(hidden.rows * out.cols)};
+}
+
+// A draft head knows only some tokens: the others cannot be drafted, which costs acceptance and nothing else.
+std::span<const float> Cycle::draft_logits(const Rows& hidden) {
+  const LmHead& head = model_.draft_head ? *model_.draft_head : model_.head;
+  const Rows out = scratch_.logits.slice_rows(0, 1).slice_cols(0, head.rows());
+  backend_.logits(hidden, head, out);
+  backend_.read(out, draft_logits_.data());
+  if (!head.ids().empty()) {
+    draft_rows_.assign(draft_logits_.begin(), draft_logits_.begin() + head.rows());
+    std::fill(draft_logits_.begin(), draft_logits_.end(), -std::numeric_limits<float>::infinity());
+    for (size_t i = 0; i < draft_rows_.size(); ++i) draft_logits_[head.ids()[i]] = draft_rows_[i];
+  }
+  return draft_logits_;
 }
 
 std::span<const float> Cycle::row_logits(int row) const {
@@ -132,7 +148,7 @@ void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler
       backend_.copy(forward_mtp(model_, step, fed_, mtp_state_, scratch_, backend_), fed_);
       backend_.end();
     }
-    const std::span<const float> logits = logits_of(fed_, draft_logits_);
+    const std::span<const float> logits = draft_logits(fed_);
     const int64_t at = position + 1 + j;  // where the draft would stand
     if (rule == AcceptRule::kCoupled) {
       drafts_[j] = sampler.sample(logits, params, at);
@@ -160,7 +176,7 @@ void Cycle::verify(int32_t last, int64_t position, int depth) {
   backend_.write(tokens.data(), step.tokens);
   backend_.begin(step);
   forward(model_, step, states_, scratch_, backend_);
-  logits_of(scratch_.hidden.slice_rows(1, step.rows), logits_);
+  target_logits(scratch_.hidden.slice_rows(1, step.rows));
   backend_.end();
   unfolded_ = depth > 0;
 }

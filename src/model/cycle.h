@@ -73,7 +73,8 @@ class Cycle {
   int accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
              const SamplerParams& params, CycleResult& result);
   int32_t reject_or_take(int64_t position, int index, const SamplerParams& params);
-  std::span<const float> logits_of(const Rows& hidden, std::vector<float>& to);
+  std::span<const float> target_logits(const Rows& hidden);
+  std::span<const float> draft_logits(const Rows& hidden);
 
   const Model& model_;
   Backend& backend_;
@@ -94,7 +95,7 @@ class Cycle {
   std::array<int32_t, kMaxDrafts> drafts_{};
   std::array<std::vector<TokenProbability>, kMaxDrafts> draft_distribution_;
   std::vector<TokenProbability> target_distribution_, residual_;
-  std::vector<float> logits_, draft_logits_;
+  std::vector<float> logits_, draft_logits_, draft_rows_;
   DraftFault fault_ = nullptr;
   void* fault_context_ = nullptr;
 };

@@ -35,6 +35,7 @@ bool codes_are_numbers(const HostTensor& t) {
     case Format::kBf16:
       return !has_all_ones<uint16_t>(t.data, count, 0x7f80u);
     case Format::kFp8:
+    case Format::kFp8Row:
       return !has_all_ones<uint8_t>(t.data, count, 0x7fu);
     case Format::kMxfp4:
     case Format::kInt4:
@@ -55,9 +56,19 @@ void set_layer(const ModelConfig& config, int64_t l, bool is_mla, bool is_moe, L
   layer.moe.shared_limit = config.shared_limits[static_cast<size_t>(l)];
 }
 
+void load_heads(const HostTensor& stored, const HeadOptions& heads, Backend& backend,
+                Model& model) {
+  model.head = LmHead(backend, stored, heads.format, {}, heads.threads);
+  if (heads.draft_rows.empty()) return;
+  const bool four = stored.cols % kGroup == 0;
+  model.draft_head.emplace(backend, stored, four ? HeadFormat::kMxfp4 : HeadFormat::kFp8,
+                           heads.draft_rows, heads.threads);
+}
+
 }  // namespace
 
-Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend) {
+Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
+                 const HeadOptions& heads) {
   Model model;
   model.config = config;
   model.notes = tensors.notes;
@@ -80,6 +91,12 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
     if (!codes_are_numbers(t)) {
       complaints.add(printable(t.name), ": expected numbers, found NaN or infinity among the ",
                      format_name(t.format), " codes");
+    }
+    if (x.entry->component == Component::kHead) {
+      if (complaints.empty()) load_heads(t, heads, backend, model);
+      if (tensors.source && heads.format != HeadFormat::kStored)
+        tensors.source->drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+      return;
     }
     bool kept = false;         // the back end reads the source's own bytes: their pages are wanted
     if (complaints.empty()) {  // otherwise go on looking, but do not fill memory for nothing

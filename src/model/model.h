@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/layout.h"
+#include "backend/lm_head.h"
 #include "formats/checkpoint.h"
 #include "model/config.h"
 
@@ -24,6 +25,7 @@ struct Model {
   std::vector<Layer> layers;  // [config.layers]
   Weight norm;                // [1, hidden]
   LmHead head;
+  std::optional<LmHead> draft_head;  // the most frequent tokens only, when asked for; choices stay the head's
   std::optional<MtpLayer> mtp;
   FusionPlan plan;  // asked of the back end once, at load
   std::vector<std::string>
@@ -82,7 +84,13 @@ TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source);
 // Uploads all bound tensors and checks the codes on the way (FP8 NaN codes, BF16 and F32 that are
 // not finite), since that reads every byte; the source's pages are dropped behind each tensor. The
 // source must outlive the back end.
-Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend);
+struct HeadOptions {
+  HeadFormat format = HeadFormat::kStored;
+  std::span<const int32_t> draft_rows = {};  // ids of the draft head's rows; empty: drafts use the head itself
+  int threads = 1;                           // for quantising
+};
+Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
+                 const HeadOptions& heads = {});
 
 // ---- sizes, for inspect, the memory plan and bench ----
 struct ModelSizes {

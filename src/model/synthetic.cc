@@ -209,6 +209,7 @@ class Synthetic : public TensorSource {
         add(x.name, StoredType::kBf16, shape, codes);
         return;
       case Format::kInt4:
+      case Format::kFp8Row:
         SPK_CHECK(false);
     }
   }

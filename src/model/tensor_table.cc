@@ -31,7 +31,6 @@ template <auto Field>
 Weight& global(const Slot& s) {
   return s.model->*Field;
 }
-Weight& head_weight(const Slot& s) { return s.model->head.weight; }
 template <auto Field>
 Weight& mtp(const Slot& s) {
   return s.mtp->*Field;
@@ -68,7 +67,7 @@ constexpr Stored kMatrix = Stored::kMatrix, kVector = Stored::kVector, kFlat = S
 constexpr TensorEntry kTable[] = {
     {"model.word_embeddings.weight", "", Where::kGlobal, kEmbed, kMatrix, kPlain, kBf16, vocab, hidden, global<&Model::embed>},
     {"model.norm.weight", "", Where::kGlobal, kNorm, kVector, kPlain, kBf16, one, hidden, global<&Model::norm>},
-    {"lm_head.weight", "", Where::kGlobal, kHead, kMatrix, kPlainFp8, kBf16, vocab, hidden, head_weight},
+    {"lm_head.weight", "", Where::kGlobal, kHead, kMatrix, kPlainFp8, kBf16, vocab, hidden, nullptr},  // load_model makes an LmHead of it
 
     {"enorm.weight", "", Where::kMtp, kMtp, kVector, kPlain, kBf16, one, hidden, mtp<&MtpLayer::enorm>},
     {"hnorm.weight", "", Where::kMtp, kMtp, kVector, kPlain, kBf16, one, hidden, mtp<&MtpLayer::hnorm>},

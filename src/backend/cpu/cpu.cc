@@ -110,7 +110,7 @@ Weight CpuBackend::upload(const HostTensor& tensor) {
   w.data = {const_cast<std::byte*>(tensor.data), codes};
   const int64_t scales = scale_count(w.format, w.rows, w.cols);
   if (scales == 0) return w;
-  if (w.format == Format::kFp8) {
+  if (w.format == Format::kFp8 || w.format == Format::kFp8Row) {
     const size_t bytes = static_cast<size_t>(scales) * sizeof(float);
     account(bytes, tensor.name);
     floats_.emplace_back(bytes);

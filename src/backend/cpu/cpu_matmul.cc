@@ -87,7 +87,7 @@ void CpuBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
 }
 
 void CpuBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
-  matmul(hidden, head.weight, y);
+  matmul(hidden, weight_of(head), y);
 }
 
 void CpuBackend::embed(const Weight& table, const Ints& tokens, const Rows& y) {

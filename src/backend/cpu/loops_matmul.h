@@ -88,6 +88,21 @@ struct Stream<Format::kFp8> {
 };
 
 template <>
+struct Stream<Format::kFp8Row> {
+  static constexpr int64_t kUnitBytes = kUnit;
+  const uint8_t* codes;
+  V16 scale;  // one float a row
+  Stream(const Matrix& w, int64_t row)
+      : codes(w.codes + row * w.cols), scale(set1(float_of(bits_at(w.scales + row * 4, 4)))) {}
+  void get(int64_t k, V16& a, V16& b) const { widen(codes + k, k, a, b); }
+  void widen(const uint8_t* p, int64_t, V16& a, V16& b) const {
+    e4m3_32(p, a, b);
+    a = mul(a, scale);
+    b = mul(b, scale);
+  }
+};
+
+template <>
 struct Stream<Format::kMxfp4> {
   static constexpr int64_t kUnitBytes = kUnit / 2;
   const uint8_t* codes;
@@ -248,6 +263,8 @@ inline void matvec(const Matrix& w, int64_t first, int64_t last, const float* co
       return matvec_format<Format::kMxfp4>(w, first, last, x, n, y, at);
     case Format::kInt4:
       return matvec_format<Format::kInt4>(w, first, last, x, n, y, at);
+    case Format::kFp8Row:
+      return matvec_format<Format::kFp8Row>(w, first, last, x, n, y, at);
   }
 }
 
@@ -280,6 +297,8 @@ inline void decode(const Matrix& w, int64_t row, int64_t first, int64_t last, fl
       return decode_format<Format::kMxfp4>(w, row, first, last, out);
     case Format::kInt4:
       return decode_format<Format::kInt4>(w, row, first, last, out);
+    case Format::kFp8Row:
+      return decode_format<Format::kFp8Row>(w, row, first, last, out);
   }
 }
 
