@@ -4,6 +4,7 @@
 #include "engine/job_run.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -39,17 +40,32 @@ Jobs::~Jobs() {
   thread_.join();
 }
 
+// When a client last had its turn, 0: not lately.
+uint64_t Jobs::last_turn(std::string_view client) const {
+  const auto at = std::find(served_.begin(), served_.end(), client);
+  return at == served_.end() ? 0 : static_cast<uint64_t>(at - served_.begin()) + 1;
+}
+
 // Waiting jobs in the order in which they will be served: first everybody's first, then everybody's
-// second, and so on; the running job counts as its client's first.
+// second, and so on.
 std::vector<const Job*> Jobs::order() const {
+  struct Rank {
+    size_t turn;
+    uint64_t last;
+    const Job* job;
+  };
   std::unordered_map<std::string_view, size_t> turns;
-  if (running_) turns[running_->request().client] = 1;
-  std::vector<std::pair<size_t, const Job*>> ranked;
-  for (const auto& job : queue_) ranked.emplace_back(turns[job->request().client]++, job.get());
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Rank> ranked;
+  for (const auto& job : queue_) {
+    const std::string_view client = job->request().client;
+    ranked.push_back({turns[client]++, last_turn(client), job.get()});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Rank& a, const Rank& b) {
+    return std::tie(a.turn, a.last) < std::tie(b.turn, b.last);
+  });
   std::vector<const Job*> out;
-  for (const auto& [turn, job] : ranked) out.push_back(job);
+  out.reserve(ranked.size());
+  for (const Rank& rank : ranked) out.push_back(rank.job);
   return out;
 }
 
@@ -133,6 +149,10 @@ void Jobs::loop(const Load& load) {
                                  [&](const auto& job) { return job.get() == next; });
     running_ = *at;
     queue_.erase(at);
+    constexpr size_t kRemembered = 256;
+    std::erase(served_, running_->request().client);
+    served_.push_back(running_->request().client);
+    if (served_.size() > kRemembered) served_.pop_front();
     lock.unlock();
     const auto start = std::chrono::steady_clock::now();
     JobRun(*engine_, *running_).run();

@@ -149,6 +149,7 @@ class Jobs {
   void loop(const Load& load);
   void run(Job& job);
   std::vector<const Job*> order() const;
+  uint64_t last_turn(std::string_view client) const;
 
   const size_t limit_;
   std::atomic<State> state_{State::kLoading};
@@ -158,7 +159,8 @@ class Jobs {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> queue_;
   std::shared_ptr<Job> running_;
-  double job_seconds_ = 1;  // running mean, for the retry hint
+  std::deque<std::string> served_;  // clients, the latest last; each once
+  double job_seconds_ = 1;          // running mean, for the retry hint
   bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;

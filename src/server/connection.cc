@@ -30,6 +30,10 @@ Connection::Connection(int socket, const ConnectionLimits& limits,
     : socket_(socket), limits_(limits), stopping_(stopping), aborting_(aborting), buffer_(kBuffer) {
   const int on = 1;
   setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // Left to itself the kernel takes up to some megabytes of an answer, and a reader that has
+  // stopped looks like a slow one for minutes.
+  const int send_bytes = 128 << 10;
+  setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
   fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
   fcntl(socket_, F_SETFD, FD_CLOEXEC);
 }

@@ -63,7 +63,8 @@ class Exchange {
   // Waits for the end. False: the client went away.
   bool collect(const HttpRequest& request) {
     while (!over_) {
-      if (!absorb(job_->take(kPoll), nullptr) && request.client_gone()) {
+      absorb(job_->take(kPoll), nullptr);
+      if (!over_ && left([&] { return request.client_gone(); })) {
         client_gone();
         return false;
       }
@@ -91,17 +92,16 @@ class Exchange {
     const double keep_alive = service_.options.keep_alive_seconds;
     while (good && !over_) {
       out.clear();
-      if (absorb(job_->take(kPoll), &out)) {
-        if (out.empty()) continue;
-      } else if (to.client_gone()) {
+      absorb(job_->take(kPoll), &out);
+      if (left([&] { return to.client_gone(); })) {
         good = false;
         break;
-      } else if (keep_alive > 0 && since(last_write) >= keep_alive) {
+      }
+      if (out.empty() && keep_alive > 0 && since(last_write) >= keep_alive) {
         const size_t position = started_ ? 0 : service_.jobs.position(*job_);
         out = position > 0 ? cat(": waiting, ", position, " before\n\n") : ": working\n\n";
-      } else {
-        continue;
       }
+      if (out.empty()) continue;
       good = to.write(out);
       last_write = Clock::now();
     }
@@ -121,8 +121,16 @@ class Exchange {
  private:
   Answer& answer() { return call_.answer; }
 
-  // Takes events into the answer and, for a stream, writes them. False: there were none.
-  bool absorb(std::vector<JobEvent> events, std::string* out) {
+  // Asks a socket whether its client has left, but not for every token.
+  template <typename Ask>
+  bool left(Ask ask) {
+    if (Clock::now() - asked_ < kPoll) return false;
+    asked_ = Clock::now();
+    return ask();
+  }
+
+  // Takes events into the answer and, for a stream, writes them.
+  void absorb(std::vector<JobEvent> events, std::string* out) {
     for (JobEvent& event : events) {
       ChoiceText& choice = answer().choices[static_cast<size_t>(event.choice)];
       switch (event.kind) {
@@ -179,7 +187,6 @@ class Exchange {
       else
         call_.writer->event(answer(), event, *out);
     }
-    return !events.empty();
   }
 
   void finish_choice(ChoiceText& choice) {
@@ -232,6 +239,7 @@ class Exchange {
   Service& service_;
   Call call_;
   Clock::time_point start_;
+  Clock::time_point asked_ = start_;
   std::shared_ptr<Job> job_;
   std::vector<JobEvent> pending_;
   std::optional<ApiError> failure_;
@@ -262,6 +270,7 @@ int64_t Answer::cached_tokens() const {
 
 void run_call(Service& service, Call call, const HttpRequest& request, HttpReply& reply) {
   const bool stream = call.stream;
+  if (call.job.client.empty()) call.job.client = request.peer();
   // Owners: this call and, for a stream, the reply's function, which outlives it.
   const auto exchange = std::make_shared<Exchange>(service, std::move(call));
   exchange->submit();

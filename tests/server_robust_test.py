@@ -1,0 +1,553 @@
+"""What a server meets in the field: clients that leave, stall, flood or lie, and being told to stop. Rows K01 to K11."""
+
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import SPARKLING
+from server_support import QUESTION, WEATHER, Server, joined, message_of, parse_events, user
+
+LONG = {"messages": user(QUESTION), "temperature": 0, "max_tokens": 20000, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server("--queue", "4", "--keep-alive", "0.5", "--stall", "8") as running:
+        yield running
+
+
+def read_until(sock, wanted, seconds=60):
+    text, end = b"", time.monotonic() + seconds
+    while wanted not in text:
+        assert time.monotonic() < end, text[-500:]
+        got = sock.recv(65536)
+        assert got, text[-500:]
+        text += got
+    return text
+
+
+# ---- K01, K02: who leaves frees the model, and only the own answer ends ----
+
+
+def test_K01_client_leaves_in_a_stream(server):
+    sock = server.open_stream("/v1/chat/completions", LONG)
+    read_until(sock, b"reasoning_content")
+    sock.close()
+    assert server.wait_idle(2) < 0.5
+    assert server.metric("sparkling_clients_gone_total") >= 1
+
+
+def test_K01_client_leaves_a_whole_answer(server):
+    sock = socket.create_connection(("127.0.0.1", server.port))
+    body = json.dumps(LONG).encode()
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    server.wait_busy()
+    sock.close()
+    assert server.wait_idle(2) < 0.5
+
+
+def test_K01_client_leaves_in_prefill_and_the_cache_stays(server):
+    def prompt(tokens):
+        return "".join(f"{i} apples and {i + 3} plums. " for i in range(tokens // 9))
+    speed = server.ask("/v1/completions", prompt=prompt(600), max_tokens=1)["timings"]["prefill_tok_s"]
+    body = {"prompt": "x" + prompt(int(3 * speed)), "temperature": 0, "max_tokens": 4}  # some three seconds
+    sock = server.open_stream("/v1/completions", body)
+    server.wait_busy()
+    time.sleep(0.6)
+    assert server.busy()[0] == 1, "the prompt is too short for this test"
+    sock.close()
+    assert server.wait_idle(2) < 0.5
+    answer = server.ask("/v1/completions", **body)
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+def test_K02_leaving_the_queue_disturbs_nobody(server):
+    solo = joined(server.stream(messages=user(QUESTION), temperature=0, max_tokens=150, ignore_eos=True)[0])
+    body = {"messages": user(QUESTION), "temperature": 0, "max_tokens": 150, "ignore_eos": True}
+    first = server.open_stream("/v1/chat/completions", body)
+    server.wait_busy(1, 0)
+    second = server.open_stream("/v1/chat/completions", LONG)
+    server.wait_busy(1, 1)
+    third = server.open_stream("/v1/chat/completions", body)
+    server.wait_busy(1, 2)
+    second.close()
+    for sock in (first, third):
+        text = read_until(sock, b"data: [DONE]\n\n")
+        sock.close()
+        events = b"\n\n".join(part for part in text.split(b"\r\n") if part.startswith((b"data:", b":")))
+        assert joined(parse_events(events.decode())[0]) == solo
+    server.wait_idle(5)
+
+
+def test_client_leaves_in_the_middle_of_a_header(server):
+    before = server.descriptors()
+    for cut in (1, 5, 20, 60, 100):
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
+        sock = socket.create_connection(("127.0.0.1", server.port))
+        sock.sendall(head[:cut])
+        sock.close()
+    time.sleep(0.5)
+    assert server.get("/health")[0] == 200
+    assert server.descriptors() <= before + 1
+
+
+# ---- K05: never silent ----
+
+
+def test_K05_headers_at_once_and_comments_by_the_clock(server):
+    blocker = server.open_stream("/v1/chat/completions", LONG)
+    server.wait_busy(1, 0)
+    start = time.monotonic()
+    waiting = server.open_stream("/v1/chat/completions", {"messages": user("x"), "max_tokens": 2, "temperature": 0})
+    text = read_until(waiting, b"\r\n\r\n")
+    assert time.monotonic() - start < 1
+    assert b"200 OK" in text and b"text/event-stream" in text
+    arrivals = []
+    while len(arrivals) < 4:
+        got = waiting.recv(65536)
+        if b": waiting, 1 before" in got:
+            arrivals.append(time.monotonic())
+    gaps = [b - a for a, b in zip(arrivals, arrivals[1:])]
+    assert all(0.4 < gap < 0.9 for gap in gaps), gaps
+    blocker.close()
+    read_until(waiting, b"[DONE]")
+    waiting.close()
+    server.wait_idle(5)
+
+
+def test_K05_comments_are_valid_for_the_clients_and_can_be_off():
+    import anthropic
+    import openai
+    for seconds, wanted in ((0.2, True), (0, False)):
+        with Server("--keep-alive", seconds) as server:
+            blocker = server.open_stream("/v1/chat/completions", LONG)
+            server.wait_busy(1, 0)
+            threading.Timer(0.7, blocker.close).start()
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0)
+            chunks = list(client.chat.completions.create(model="m", messages=user("x"), max_tokens=3, stream=True))
+            assert chunks[-1].choices[0].finish_reason
+            blocker = server.open_stream("/v1/chat/completions", LONG)
+            server.wait_busy(1, 0)
+            threading.Timer(0.7, blocker.close).start()
+            client = anthropic.Anthropic(base_url=server.url, api_key="x", max_retries=0)
+            with client.messages.stream(model="m", max_tokens=3, messages=user("x")) as stream:
+                assert stream.get_final_message().usage.output_tokens <= 3
+            blocker = server.open_stream("/v1/chat/completions", LONG)
+            server.wait_busy(1, 0)
+            threading.Timer(0.7, blocker.close).start()
+            _, comments = server.stream(messages=user("x"), max_tokens=2)
+            assert bool(comments) == wanted
+
+
+def test_errors_come_with_a_status_even_for_streams(server):
+    for body in ({"messages": user("x"), "temperature": -1}, {"messages": user("lamp " * 80000)}):
+        status, headers, answer = server.post("/v1/chat/completions", {**body, "stream": True})
+        assert status == 400 and headers["Content-Type"] == "application/json" and answer["error"]["message"]
+
+
+# ---- queue ----
+
+
+def test_full_queue_is_429_with_retry_after(server):
+    socks = [server.open_stream("/v1/chat/completions", LONG)]
+    server.wait_busy(1, 0)
+    for i in range(4):
+        socks.append(server.open_stream("/v1/chat/completions", LONG))
+        server.wait_busy(1, i + 1)
+    for path, form in (("/v1/chat/completions", "error"), ("/v1/messages", "type")):
+        status, headers, answer = server.post(path, {"messages": user("x"), "max_tokens": 2})
+        assert status == 429 and 1 <= int(headers["Retry-After"]) <= 60
+        assert form in answer and "queue" in answer["error"]["message"]
+    for sock in socks:
+        sock.close()
+    assert server.wait_idle(3) < 1
+    assert server.chat(max_tokens=2)
+
+
+def test_queue_is_fair_between_clients(server):
+    blocker = server.open_stream("/v1/chat/completions", LONG)
+    server.wait_busy(1, 0)
+    done = []
+
+    def ask(name, client):
+        server.ask(messages=user("x"), max_tokens=2, user=client)
+        done.append(name)
+
+    threads = []
+    for count, (name, client) in enumerate((("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"))):
+        threads.append(threading.Thread(target=ask, args=(name, client)))
+        threads[-1].start()
+        server.wait_busy(1, count + 1)
+    blocker.close()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(done[:2]) == ["a1", "b1"] and done[2:] == ["a2", "a3"], done
+
+
+# ---- K06, K07: bodies ----
+
+BAD_BODIES = [b'{"messages":[{"role":"user","content":"\xf0\x9f\xa6"}]}', b'{"messages":[{"role":"user","content":"\\ud83d"}]}',
+              b'{"messages":[{"role":"user","content":"a\x00b"}]}', b"\xef\xbb\xbf{}", b"", b"{", b"[]", b'{"a":1}{"b":2}',
+              b'{"temperature":NaN}', b'{"n":1,"n":2}', b"null", b'"x"', b"[" * 100000, b'{"a":' * 100000, b'{"x":1e999}',
+              b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{' + b",".join(b'"%d":1' % i for i in range(9000)) + b"}}"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/tokenize"])
+def test_K06_broken_bodies(server, path):
+    for body in BAD_BODIES:
+        status, _, answer = server.request("POST", path, body)
+        assert status == 400 and answer["error"]["message"], body[:40]
+    status, _, answer = server.request("POST", path, b"{}", headers={"Content-Type": "text/plain"})
+    assert status == 400 and "Content-Type" in answer["error"]["message"]
+    assert server.get("/health")[0] == 200
+
+
+def test_K06_escaped_nul_is_text(server):
+    assert server.post("/tokenize", {"content": "a\0b"})[2]["count"] >= 3
+
+
+@pytest.mark.parametrize("kind", ["a", " ", "\n", "random", "base64"])
+def test_K07_large_messages(server, kind):
+    import base64
+    import random
+    rng = random.Random(1)
+    seconds = {}
+    for size in (50_000, 500_000, 5_000_000):
+        if kind == "random":
+            text = "".join(chr(rng.choice((rng.randrange(32, 0xd800), rng.randrange(0x10000, 0x110000)))) for _ in range(size // 4))
+        elif kind == "base64":
+            text = base64.b64encode(rng.randbytes(size * 3 // 4)).decode()
+        else:
+            text = kind * size
+        start = time.monotonic()
+        status, _, answer = server.post("/v1/messages/count_tokens", {"messages": user(text)})
+        seconds[size] = time.monotonic() - start
+        assert status == 200 and answer["input_tokens"] > 0
+        if size == 5_000_000 and answer["input_tokens"] > server.get("/props")[2]["context"]:
+            status, _, answer = server.post("/v1/chat/completions", {"messages": user(text)})
+            assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
+    assert seconds[5_000_000] < max(40 * seconds[500_000], 2), seconds
+    assert seconds[5_000_000] < 20, seconds
+
+
+def test_K07_body_limit(server):
+    text = "a" * 50_000_000
+    status, _, answer = server.post("/v1/chat/completions", {"messages": user(text)})
+    assert status == 413 and answer["error"]["message"]
+    # Also when the length is not announced.
+    sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    sock.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+    answer = b""
+    try:
+        for _ in range(400):
+            sock.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
+            if select.select([sock], [], [], 0)[0]:
+                break
+        answer = sock.recv(65536)
+    except OSError:
+        pass
+    sock.close()
+    assert b" 413 " in answer.split(b"\r\n")[0]
+    assert server.get("/health")[0] == 200
+
+
+# ---- K09, K11: access ----
+
+
+def test_K09_every_route_asks_for_the_key(tmp_path):
+    (tmp_path / "key").write_text("s3cret-key\n")
+    with Server("--api-key-file", tmp_path / "key") as server:
+        good = {"Authorization": "Bearer s3cret-key"}
+        routes = [r.split() for r in server.get("/props", headers=good)[2]["routes"]]
+        assert len(routes) >= 14
+        wrong = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "},
+                 {"Authorization": "Bearer s3cret-key "[:-1] + "x"}, {"Authorization": "Bearer  s3cret-key"},
+                 {"Authorization": "s3cret-key"}, {"X-Api-Key": "s3cret-keys"}, {"X-Api-Key": ""}, {"Authorization": "Bearer s3cret"}]
+        for method, path in routes:
+            path = path.replace("{id}", "x")
+            for headers in wrong:
+                status, got, answer = server.request(method, path, {} if method == "POST" else None, headers=headers)
+                assert status == (200 if path == "/health" else 401), (path, headers)
+                assert path == "/health" or "WWW-Authenticate" in got
+        for headers in (good, {"authorization": "bearer s3cret-key"}, {"X-Api-Key": "s3cret-key"},
+                        {"Authorization": "Basic dXNlcjpzM2NyZXQta2V5"}):
+            assert server.get("/v1/models", headers=headers)[0] == 200
+        assert server.get("/unknown")[0] == 401
+        assert "s3cret" not in json.dumps(server.get("/props", headers=good)[2])
+        assert "s3cret" not in server.log_text()
+
+
+def test_K11_defaults_are_closed(server):
+    assert server.url.startswith("http://127.0.0.1")
+    with pytest.raises(OSError):
+        address = socket.gethostbyname(socket.gethostname())
+        if address.startswith("127."):
+            raise OSError
+        socket.create_connection((address, server.port), timeout=2)
+    body = {"messages": user("x"), "max_tokens": 1}
+    status, headers, answer = server.post("/v1/chat/completions", body, headers={"Origin": "https://evil.example"})
+    assert status == 403 and "Access-Control-Allow-Origin" not in headers and "origin" in answer["error"]["code"]
+    status, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://evil.example"})
+    assert status == 403 and "Access-Control-Allow-Origin" not in headers
+    for host in ("evil.example", "127.evil.example", "evil.example:80"):
+        assert server.get("/props", headers={"Host": host})[0] == 403
+    for host in ("localhost", "127.0.0.1:1", "[::1]:8080"):
+        assert server.get("/props", headers={"Host": host})[0] == 200
+    own = f"127.0.0.1:{server.port}"
+    assert server.get("/props", headers={"Host": own, "Origin": "http://" + own})[0] == 200
+
+
+def test_K11_named_origins_and_open_addresses(sparkling):
+    with Server("--cors", "https://page.example") as server:
+        status, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://page.example"})
+        assert status == 204 and headers["Access-Control-Allow-Origin"] == "https://page.example"
+        status, headers, _ = server.get("/v1/models", headers={"Origin": "https://page.example"})
+        assert status == 200 and headers["Access-Control-Allow-Origin"] == "https://page.example"
+        assert server.get("/v1/models", headers={"Origin": "https://other.example"})[0] == 403
+    refused = sparkling("serve", "--host", "0.0.0.0", "--port", "0", status=2)
+    assert "--api-key" in refused.stderr
+    with Server("--host", "0.0.0.0", "--no-api-key") as server:
+        assert "no API key" in server.log_text()
+
+
+def test_unknown_routes_and_methods(server):
+    assert server.get("/nothing")[0] == 404
+    assert server.get("/v1/chat/completions")[0] == 405
+    assert server.request("DELETE", "/v1/models")[0] == 405
+    assert server.request("POST", "/v1/messages/", {})[2]["error"]["type"] == "not_found_error"
+    assert server.get("/" + "a" * 5000)[0] == 404
+    assert server.get("/../../etc/passwd")[0] == 404
+
+
+def test_the_log_has_rows_and_no_words(server):
+    secret = "xylophone zanzibar"
+    server.chat(secret, max_tokens=3)
+    server.post("/v1/chat/completions", {"messages": [{"role": secret, "content": secret}]})
+    server.post("/v1/chat/completions", {"messages": user("x"), "temperature": secret})
+    log = server.log_text()
+    assert "xylophone" not in log and "zanzibar" not in log
+    row = [line for line in log.splitlines() if line.startswith("chat 200 prompt")][-1]
+    for part in ("cached", "first", "ms out 3", "tok/s", "length", "total"):
+        assert part in row, row
+    assert any(line.startswith("chat 400") and "temperature" in line for line in log.splitlines())
+    assert "xylophone" not in server.get("/metrics")[2]
+    with Server("--log-prompts") as open_server:
+        open_server.chat(secret, max_tokens=1)
+        assert secret in open_server.log_text()
+
+
+def test_metrics_are_prometheus_text(server):
+    server.chat(max_tokens=4)
+    status, headers, text = server.get("/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    for line in text.splitlines():
+        assert line.startswith("#") or len(line.rsplit(" ", 1)) == 2
+    assert server.metric('sparkling_requests_total{endpoint="chat",status="200"}') >= 1
+    assert server.metric("sparkling_output_tokens_total") >= 4
+
+
+# ---- many, slow, silent clients ----
+
+
+def test_200_clients_at_once():
+    with Server("--queue", "300") as server:
+        before = server.descriptors()
+        statuses, lock = [], threading.Lock()
+
+        def ask(i):
+            started = time.monotonic()
+            status, _, answer = server.post("/v1/completions", {"prompt": f"{i}", "max_tokens": 1, "temperature": 0})
+            with lock:
+                statuses.append((status, time.monotonic() - started, answer["usage"]["completion_tokens"]))
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(200)]
+        for thread in threads:
+            thread.start()
+        health = time.monotonic()
+        assert server.get("/health")[0] == 200
+        assert time.monotonic() - health < 2
+        for thread in threads:
+            thread.join(120)
+        assert [s[0] for s in statuses] == [200] * 200
+        time.sleep(0.3)
+        assert server.descriptors() <= before + 1
+
+
+def test_too_many_connections_are_told_so():
+    with Server("--connections", "5") as server:
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        time.sleep(0.2)
+        extra = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        assert b" 503 " in extra.recv(4096).split(b"\r\n")[0]
+        extra.close()
+        for sock in held:
+            sock.close()
+        time.sleep(0.5)
+        assert server.get("/health")[0] == 200
+
+
+def test_a_slow_reader_does_not_hold_the_model(server):
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.settimeout(60)
+    slow.connect(("127.0.0.1", server.port))
+    body = json.dumps({"messages": user(QUESTION), "temperature": 0, "max_tokens": 200, "ignore_eos": True, "stream": True}).encode()
+    slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    server.wait_busy()
+    for _ in range(3):
+        assert slow.recv(1)
+        time.sleep(1)
+    # The model is long free although almost nothing has been read.
+    server.wait_idle(60)
+    assert server.chat(max_tokens=2)
+    text = b""
+    while b"[DONE]" not in text:
+        got = slow.recv(65536)
+        assert got
+        text += got
+    slow.close()
+
+
+def test_a_stalled_reader_is_dropped(server):
+    stalled = socket.socket()
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    stalled.connect(("127.0.0.1", server.port))
+    body = json.dumps({**LONG, "stream": True, "logprobs": True, "top_logprobs": 20, "reasoning_effort": "none"}).encode()
+    stalled.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    server.wait_busy()
+    # Buffers fill within some seconds, then --stall (8 s here) runs.
+    server.wait_idle(60)
+    stalled.close()
+
+
+def test_a_slow_header_is_dropped():
+    with Server("--stall", "1.5") as server:
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        start = time.monotonic()
+        with pytest.raises(OSError):
+            for _ in range(100):  # a byte now and then must not hold a thread for ever
+                sock.sendall(b"G")
+                time.sleep(0.1)
+                if select.select([sock], [], [], 0)[0] and not sock.recv(4096):
+                    raise OSError
+        assert 1 < time.monotonic() - start < 6
+        idle = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        start = time.monotonic()
+        assert idle.recv(1) == b""
+        assert time.monotonic() - start < 6
+
+
+def test_keep_alive_connections_serve_many_requests(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    for i in range(50):
+        body = json.dumps({"content": str(i)}) if i % 3 else "{"
+        connection.request("POST", "/tokenize", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == (200 if i % 3 else 400)
+    connection.close()
+
+
+# ---- begin and end ----
+
+
+def test_loading_is_said(tmp_path):
+    """The server listens before the model is there: /health is 503 until then."""
+    from conftest import ROOT
+    import shutil
+    folder = tmp_path / "model"
+    shutil.copytree(os.environ.get("SPARKLING_MODEL", ROOT / "models" / "ling-nano"), folder)
+    port = free_port()
+    server = Server("--port", port, wait=False, model=folder)
+    server.port = port
+    states = []
+    with server:
+        while not states or states[-1] != 200:
+            try:
+                status, headers, answer = server.get("/health")
+            except OSError:
+                assert server.process.poll() is None, server.log_text()
+                continue
+            states.append(status)
+            if status == 503:
+                assert answer["status"] == "loading" and answer["loading_seconds"] >= 0
+                status, headers, answer = server.post("/v1/chat/completions", {"messages": user("x")})
+                if status == 503:
+                    assert headers["Retry-After"] and answer["error"]["code"] == "loading"
+                else:
+                    states.append(200)
+        server.wait_ready()
+    assert states[0] == 503 and set(states) == {200, 503}
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_bad_starts(sparkling, tmp_path, server):
+    busy = sparkling("serve", "--port", server.port, status=3)
+    assert "Address already in use" in busy.stderr and "--port" in busy.stderr
+    assert "nothing at" in sparkling("serve", tmp_path / "none", "--port", "0", status=1).stderr
+    assert "not in this version" in sparkling("serve", "--parallel", "2", status=2).stderr
+    assert "not in this version" in sparkling("serve", "--cache-ram", "1GiB", status=2).stderr
+    assert "found both" in sparkling("serve", "--api-key", "a", "--api-key-file", "b", status=2).stderr
+    assert "expected an origin" in sparkling("serve", "--cors", "*", status=2).stderr
+    (tmp_path / "empty").write_text("\n")
+    assert "API key" in sparkling("serve", "--api-key-file", tmp_path / "empty", status=1).stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_drains(how):
+    with Server() as server:
+        sock = server.open_stream("/v1/chat/completions", {**LONG, "max_tokens": 150})
+        read_until(sock, b"reasoning_content")
+        idle = socket.create_connection(("127.0.0.1", server.port))
+        server.process.send_signal(how)
+        time.sleep(0.3)
+        text = read_until(sock, b"[DONE]")
+        assert b'"finish_reason":"length"' in text
+        assert server.process.wait(10) == 0
+        idle.close()
+
+
+def test_stopping_has_a_limit_and_a_second_signal_ends_at_once():
+    with Server("--drain", "0.5") as server:
+        sock = server.open_stream("/v1/chat/completions", LONG)
+        read_until(sock, b"reasoning_content")
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        text = b""
+        while got := sock.recv(65536):
+            text += got
+        assert b"shutting down" in text
+        assert server.process.wait(10) == 0 and time.monotonic() - start < 4
+    with Server() as server:
+        sock = server.open_stream("/v1/chat/completions", LONG)
+        read_until(sock, b"reasoning_content")
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(5) == 130 and time.monotonic() - start < 1
+
+
+def test_drafts_and_thinking_limits_do_not_change_texts_of_others(server):
+    """Requests of every kind between two equal ones leave no trace."""
+    first = message_of(server.chat(max_tokens=60))
+    server.chat("What is the weather in Paris?", tools=[WEATHER], temperature=1.5, n=2, max_tokens=20, thinking_budget=3,
+                repetition_penalty=1.3, logit_bias={"5": -100}, stop=["a"])
+    server.ask("/v1/completions", prompt="abc", max_tokens=5, logprobs=5)
+    assert message_of(server.chat(max_tokens=60)) == first
