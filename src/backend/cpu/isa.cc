@@ -4,6 +4,10 @@
 
 #include <array>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace spk::cpu {
 namespace {
 
@@ -16,12 +20,17 @@ struct Isa {
 std::string nothing() { return ""; }
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports also asks whether the operating system saves the wide registers.
+// __builtin_cpu_supports also asks whether the operating system saves the wide registers. Clang
+// 14's does not know F16C.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
 std::string missing_avx2() {
   std::string lacks;
   if (!__builtin_cpu_supports("avx2")) lacks += " avx2";
   if (!__builtin_cpu_supports("fma")) lacks += " fma";
-  if (!__builtin_cpu_supports("f16c")) lacks += " f16c";
+  if (!has_f16c()) lacks += " f16c";
   return lacks;
 }
 std::string missing_avx512() {
