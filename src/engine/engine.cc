@@ -37,14 +37,17 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
   plan.scratch = scratch_bytes(config.shape, tensors.has_mtp, options.chunk,
                                head_rows_for(config.shape.vocab, options.chunk, real_bytes),
                                real_bytes);
+  // FP8 block scales as floats are 1/4096 of the codes, expert pointers less; a worker's blocks fit its L2.
+  const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
+  plan.working = plan.weights / 64 + (4 + 2 * int64_t{threads}) * (1 << 20);
   plan.limit = static_cast<int64_t>(options.device.memory);
   plan.context = options.context ? options.context : config.context;
   const auto caches = [&](int64_t context) {
     return Cache::bytes(config, tensors.has_mtp, context, real_bytes);
   };
   plan.caches = caches(plan.context);
-  if (plan.limit == 0 || plan.weights + plan.scratch + plan.caches <= plan.limit) return plan;
-  const int64_t room = plan.limit - plan.weights - plan.scratch;
+  if (plan.limit == 0 || plan.total() <= plan.limit) return plan;
+  const int64_t room = plan.limit - (plan.total() - plan.caches);
   const int64_t fixed = caches(0), per_token = caches(4096) - fixed;  // rounding is per piece
   const int64_t fits = room > fixed ? std::min((room - fixed) * 4096 / std::max<int64_t>(per_token, 1),
                                                plan.context)
@@ -52,7 +55,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
   constexpr int64_t kUseful = 64;  // below one prefill chunk a session is of no use
   if (options.context || fits < kUseful)
     fail_resource("memory limit: expected at most ", plan.limit, " bytes, the plan needs ",
-                  plan.weights + plan.scratch + plan.caches, " (", plan.text(), ")");
+                  plan.total(), " (", plan.text(), ")");
   plan.context = fits;
   plan.caches = caches(fits);
   return plan;
@@ -62,7 +65,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
 
 std::string MemoryPlan::text() const {
   std::string out = cat("weights ", mib(weights), " + caches ", mib(caches), " for ", context,
-                        " tokens + activations ", mib(scratch));
+                        " tokens + activations ", mib(scratch), " + working memory ", mib(working));
   if (limit) out += cat(", limit ", mib(limit));
   return out;
 }
@@ -266,6 +269,9 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   GenerateResult result;
   Timings& timings = result.timings;
   timings.prompt_tokens = prompt_size;
+  // Room for an answer of usual length, so that tokens do not allocate.
+  result.tokens.reserve(static_cast<size_t>(std::min<int64_t>(limit, 1 << 16)));
+  result.text.reserve(static_cast<size_t>(std::min<int64_t>(4 * limit, 1 << 18)));
   Answer answer(e, request, limit, result, on_token);
 
   const Clock::time_point start = Clock::now();

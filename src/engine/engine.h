@@ -40,9 +40,11 @@ struct EngineOptions {
 struct MemoryPlan {
   int64_t weights = 0;
   int64_t caches = 0;   // latents for `context` tokens, recurrent state, conv tails
-  int64_t scratch = 0;
+  int64_t scratch = 0;  // activations
+  int64_t working = 0;  // what the back end keeps besides: scales as floats, rows of the draft layer, work of the threads
   int64_t context = 0;  // tokens that fit
   int64_t limit = 0;    // 0: none asked for
+  int64_t total() const { return weights + caches + scratch + working; }
   std::string text() const;
 };
 

@@ -23,7 +23,8 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
       step_tokens_{backend.alloc(static_cast<size_t>(chunk) * sizeof(int32_t), "step tokens"), 0,
                    chunk, 1, 1},
       drafts_(drafts && model.mtp),
-      cycle_(model, backend, cache_.layers(), cache_.mtp(), scratch_, step_tokens_, chunk) {
+      cycle_(model, backend, cache_.layers(), cache_.mtp(), scratch_, step_tokens_, chunk,
+             drafts_) {
   tokens_.reserve(static_cast<size_t>(context));
   logits_.resize(static_cast<size_t>(scratch_.logits.rows * scratch_.logits.cols));
 }

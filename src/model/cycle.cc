@@ -28,21 +28,22 @@ double probability_of(std::span<const TokenProbability> distribution, int32_t id
 
 Cycle::Cycle(const Model& model, Backend& backend, std::span<const LayerState> states,
              const LayerState& mtp_state, const Scratch& scratch, const Ints& step_tokens,
-             int64_t rows)
+             int64_t rows, bool drafts)
     : model_(model),
       backend_(backend),
       states_(states),
       mtp_state_(mtp_state),
       scratch_(scratch),
       step_tokens_(step_tokens),
-      rows_(rows) {
+      rows_(rows),
+      can_draft_(drafts && model.mtp) {
   const ModelShape& s = model.config.shape;
   const auto make = [&](int64_t n) {
     const size_t bytes = static_cast<size_t>(n * s.hidden) * backend.real_bytes();
     return Rows{backend.alloc(bytes, "draft rows"), 0, n, s.hidden, s.hidden};
   };
   logits_.resize(static_cast<size_t>(kMaxVerify * s.vocab));
-  if (!model.mtp) return;
+  if (!can_draft_) return;
   waiting_ = make(kWaiting + kMaxVerify);
   fed_ = make(1);
   waiting_tokens_.reserve(static_cast<size_t>(waiting_.rows));
@@ -58,7 +59,7 @@ void Cycle::reset() {
 
 void Cycle::start(int64_t position) {
   reset();
-  if (!model_.mtp || position == 0) return;
+  if (!can_draft_ || position == 0) return;
   backend_.copy(scratch_.hidden.slice_rows(0, 1), waiting_.slice_rows(0, 1));
   waiting_rows_ = 1;
   waiting_position_ = position - 1;
@@ -67,7 +68,7 @@ void Cycle::start(int64_t position) {
 
 // The accepted rows of the last pass start to wait; `open_token` is what follows the newest row.
 void Cycle::absorb(int32_t open_token) {
-  if (!model_.mtp) return;
+  if (!can_draft_) return;
   if (accepted_ > 0) {
     backend_.copy(scratch_.hidden.slice_rows(1, accepted_),
                   waiting_.slice_rows(waiting_rows_, accepted_));
@@ -221,7 +222,7 @@ int Cycle::accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler
 
 CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rule, Sampler& sampler,
                        const SamplerParams& params) {
-  SPK_CHECK(depth == 0 || model_.mtp);
+  SPK_CHECK(depth == 0 || can_draft_);
   SPK_CHECK(depth <= kMaxDrafts && depth < rows_);
   CycleResult result;
   const Clock::time_point start = Clock::now();

@@ -40,9 +40,11 @@ using DraftFault = int32_t (*)(void* context, int64_t position, int32_t draft);
 
 class Cycle {
  public:
-  // Everything is borrowed from the session. `rows` is the largest step that scratch allows.
+  // Everything is borrowed from the session. `rows` is the largest step that scratch allows; without `drafts` only depth
+  // 0 is possible and the draft layer costs nothing.
   Cycle(const Model& model, Backend& backend, std::span<const LayerState> states,
-        const LayerState& mtp_state, const Scratch& scratch, const Ints& step_tokens, int64_t rows);
+        const LayerState& mtp_state, const Scratch& scratch, const Ints& step_tokens, int64_t rows,
+        bool drafts);
 
   // The prompt is complete: scratch.hidden row 0 is the hidden row of position `position` - 1, not yet paired.
   void start(int64_t position);
@@ -83,6 +85,7 @@ class Cycle {
   const Scratch& scratch_;
   Ints step_tokens_;
   int64_t rows_;  // of the largest step
+  bool can_draft_;  // the draft layer's cache is kept
 
   Rows waiting_;  // [kWaiting + kMaxVerify, hidden]: target rows that the draft layer has not seen
   Rows fed_;      // [1, hidden]: the draft layer's own row, between two links of the chain

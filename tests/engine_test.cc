@@ -1,0 +1,214 @@
+// The engine as its callers see it: limits, stop rules, reuse, drafts that change nothing, memory that does not grow.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "support/checkpoint_writer.h"
+#include "support/malloc_count.h"
+
+namespace spk {
+namespace {
+
+using test::Release;
+using test::WrittenCheckpoint;
+
+struct Opened {
+  explicit Opened(EngineOptions options = {}, uint64_t seed = 1, const std::string& patch = "{}")
+      : written(test::small_config(patch), Release::kFp4, seed) {
+    if (options.backend == "auto") options.backend = "cpu";
+    engine = std::make_unique<Engine>(written.open(), written.parsed(), std::nullopt, options);
+  }
+  WrittenCheckpoint written;
+  std::unique_ptr<Engine> engine;
+};
+
+EngineOptions with(int64_t context, int draft = 0) {
+  EngineOptions o;
+  o.context = context;
+  o.draft = draft;
+  return o;
+}
+
+std::vector<int32_t> prompt(int64_t n, uint64_t seed = 1) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < n; ++i)
+    ids.push_back(static_cast<int32_t>(uniform_at(seed, 0, static_cast<uint64_t>(i), 0) * 90));
+  return ids;
+}
+
+GenerateRequest greedy(std::vector<int32_t> ids, int64_t max_tokens) {
+  GenerateRequest r;
+  r.prompt = std::move(ids);
+  r.sampling.temperature = 0;
+  r.max_tokens = max_tokens;
+  r.ignore_eos = true;
+  return r;
+}
+const auto kAll = [](const TokenEvent&) { return true; };
+
+// D03, D08: ctx-1 fits, ctx and more are refused with both numbers, and the next request works.
+TEST(Engine, PromptsAtTheEdgeOfTheContext) {
+  Opened o(with(64));
+  EXPECT_EQ(o.engine->generate(greedy(prompt(63), 0), kAll).tokens.size(), 1u);
+  for (int64_t n : {64, 65, 128}) {
+    try {
+      o.engine->generate(greedy(prompt(n), 1), kAll);
+      ADD_FAILURE() << n << " tokens were accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kInput);
+      EXPECT_NE(std::string(e.what()).find("63"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(std::to_string(n)), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_EQ(o.engine->generate(greedy(prompt(20), 5), kAll).tokens.size(), 5u);
+  EXPECT_THROW(o.engine->generate(greedy({}, 5), kAll), Error);
+  EXPECT_THROW(o.engine->generate(greedy({1, -1}, 5), kAll), Error);
+  EXPECT_THROW(o.engine->generate(greedy({1, 1 << 20}, 5), kAll), Error);
+}
+
+// D06: generation across the grid of prefill steps and attention blocks, at every depth the same text, up to the last
+// token of the context.
+TEST(Engine, TextDoesNotDependOnDraftsUpToTheEndOfTheContext) {
+  std::vector<int32_t> expected;
+  for (int draft : {0, 1, 3, 7, kAutoDepth}) {
+    Opened o(with(300, draft), 2);
+    const GenerateResult r = o.engine->generate(greedy(prompt(100, 2), 0), kAll);
+    EXPECT_EQ(r.tokens.size(), 200u);
+    EXPECT_EQ(r.reason, FinishReason::kLength);
+    if (expected.empty()) expected = r.tokens;
+    EXPECT_EQ(r.tokens, expected) << "draft " << draft;
+  }
+}
+
+// B01: a checkpoint without MTP tensors says that drafts are off, and decodes.
+TEST(Engine, WithoutAnMtpLayerDraftsAreOff) {
+  Opened o(with(64, 3), 3, R"({"num_nextn_predict_layers": 0})");
+  const GenerateResult r = o.engine->generate(greedy(prompt(10), 12), kAll);
+  EXPECT_EQ(r.tokens.size(), 12u);
+  EXPECT_EQ(r.timings.drafts.drafting_cycles, 0u);
+}
+
+TEST(Engine, EveryHeadFormatAnswers) {
+  Opened stored(with(128), 4);
+  const auto expected = stored.engine->generate(greedy(prompt(30, 4), 20), kAll).tokens;
+  for (HeadFormat format : {HeadFormat::kFp32, HeadFormat::kBf16}) {  // these round nothing of a BF16 head
+    EngineOptions options = with(128);
+    options.head = format;
+    Opened o(options, 4);
+    EXPECT_EQ(o.engine->generate(greedy(prompt(30, 4), 20), kAll).tokens, expected);
+  }
+  for (HeadFormat format : {HeadFormat::kFp8, HeadFormat::kMxfp4}) {
+    std::vector<int32_t> text;
+    for (int draft : {0, 3}) {  // whatever it rounds, drafts change nothing
+      EngineOptions options = with(128, draft);
+      options.head = format;
+      if (draft) options.draft_head = {5, 9, 1, 0, 77, 33, 20, 21, 22, 23};
+      Opened o(options, 4);
+      const auto got = o.engine->generate(greedy(prompt(30, 4), 20), kAll).tokens;
+      if (text.empty()) text = got;
+      EXPECT_EQ(got, text);
+    }
+  }
+}
+
+TEST(Engine, FollowUpReadsOnlyTheNewTokens) {
+  Opened o(with(256, 2), 5);
+  std::vector<int32_t> ids = prompt(40, 5);
+  const GenerateResult first = o.engine->generate(greedy(ids, 30), kAll);
+  ids.insert(ids.end(), first.tokens.begin(), first.tokens.end());
+  const std::vector<int32_t> more = prompt(15, 6);
+  ids.insert(ids.end(), more.begin(), more.end());
+  const GenerateResult second = o.engine->generate(greedy(ids, 10), kAll);
+  EXPECT_EQ(second.timings.cached_tokens, 69);  // the last token of an answer is never run
+  Opened fresh(with(256), 5);
+  EXPECT_EQ(second.tokens, fresh.engine->generate(greedy(ids, 10), kAll).tokens);
+}
+
+TEST(Engine, CancelStopsBetweenTokensAndBetweenChunks) {
+  Opened o(with(256), 6);
+  std::atomic<bool> cancel{false};
+  GenerateRequest r = greedy(prompt(20), 100);
+  r.cancel = &cancel;
+  int seen = 0;
+  GenerateResult result = o.engine->generate(r, [&](const TokenEvent&) {
+    cancel = ++seen == 7;
+    return true;
+  });
+  EXPECT_EQ(result.reason, FinishReason::kCancelled);
+  EXPECT_LE(result.tokens.size(), 8u);
+  result = o.engine->generate(r, kAll);  // still cancelled: not even the prompt is finished
+  EXPECT_EQ(result.reason, FinishReason::kCancelled);
+  EXPECT_TRUE(result.tokens.empty());
+}
+
+// --memory is a hard limit: refused with the numbers, or the context shrinks and that is said.
+TEST(Engine, MemoryLimit) {
+  EngineOptions options = with(0);
+  options.device.memory = 1 << 20;
+  try {
+    Opened o(options);
+    ADD_FAILURE() << "1 MiB was enough";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kResource);
+    EXPECT_NE(std::string(e.what()).find("1048576"), std::string::npos) << e.what();
+  }
+  options.device.memory = 0;
+  options.chunk = 64;
+  const MemoryPlan plan = Opened(options).engine->memory();
+  options.device.memory = static_cast<uint64_t>(plan.total() - plan.caches / 2);
+  Opened o(options);
+  EXPECT_LT(o.engine->memory().context, o.written.parsed().context);
+  EXPECT_GE(o.engine->memory().context, 64);
+  EXPECT_LE(o.engine->backend().counters().allocated_bytes, options.device.memory);
+}
+
+// Nothing is allocated per token after warm-up: not by the back end, not by the heap.
+TEST(Engine, SteadyStateAllocatesNothing) {
+  for (int draft : {0, 3}) {
+    Opened o(with(512, draft), 7);
+    o.engine->generate(greedy(prompt(60), 40), kAll);  // warm-up
+    std::optional<MallocCount> count;
+    uint64_t calls = 0;
+    int tokens = 0;
+    const uint64_t before = o.engine->backend().counters().allocations;
+    o.engine->generate(greedy(prompt(60), 200), [&](const TokenEvent&) {
+      if (++tokens == 20) count.emplace();
+      if (tokens == 200 && malloc_count_works()) calls = count->calls();
+      return true;
+    });
+    EXPECT_EQ(o.engine->backend().counters().allocations, before);
+    EXPECT_EQ(calls, 0u) << "draft " << draft;
+  }
+}
+
+// D02: the chunk length changes nothing beyond rounding, from one token to more than the prompt.
+TEST(Engine, LogitsForAnyChunkLength) {
+  Opened o(with(256), 8);
+  const std::vector<int32_t> ids = prompt(150, 8);
+  const auto run = [&](int64_t chunk) {
+    std::vector<float> all;
+    Engine::LogitsRequest request;
+    request.tokens = ids;
+    request.chunk = chunk;
+    o.engine->logits(request, [&](int64_t, std::span<const float> row) {
+      all.insert(all.end(), row.begin(), row.end());
+    });
+    return all;
+  };
+  const std::vector<float> whole = run(256);
+  for (int64_t chunk : {1, 63, 64, 100}) {
+    const std::vector<float> got = run(chunk);
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      difference += (got[i] - whole[i]) * (got[i] - whole[i]);
+      size += whole[i] * whole[i];
+    }
+    EXPECT_LT(std::sqrt(difference / size), 1e-4) << "chunk " << chunk;
+  }
+}
+
+}  // namespace
+}  // namespace spk
