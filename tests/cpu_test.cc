@@ -21,8 +21,8 @@ namespace {
 using test::small_shape;
 using test::Verbs;
 
-constexpr Format kAllFormats[] = {Format::kF32, Format::kBf16, Format::kFp8, Format::kMxfp4,
-                                  Format::kInt4};
+constexpr Format kAllFormats[] = {Format::kF32,   Format::kBf16, Format::kFp8,
+                                  Format::kMxfp4, Format::kInt4, Format::kFp8Row};
 constexpr double kStep = 2.5e-7;
 
 double sum_tolerance(int64_t n) { return kStep * std::sqrt(static_cast<double>(n) / 16 + 4); }

@@ -109,6 +109,13 @@ Verbs::Weights Verbs::weight(int64_t rows, int64_t cols, Format format, double s
       quantise_fp8(x.data(), rows, cols, false, codes.data(), scales.data());
       return upload(format, ScaleType::kF32, rows, cols, codes, bytes_of(scales));
     }
+    case Format::kFp8Row: {
+      std::vector<float> scales(count);
+      for (size_t r = 0; r < count; ++r)
+        quantise_fp8_row(x.data() + r * static_cast<size_t>(cols), cols,
+                         codes.data() + r * static_cast<size_t>(cols), scales[r]);
+      return upload(format, ScaleType::kF32, rows, cols, codes, bytes_of(scales));
+    }
     case Format::kMxfp4: {
       std::vector<uint8_t> scales(count);
       quantise_mxfp4(x.data(), rows, cols, codes.data(), scales.data());

@@ -131,7 +131,7 @@ void CpuBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerS
   const int64_t positions = step_.first_position + q.rows;
   const int64_t segments = ceil_div(positions, kSegment);
   // Small tiles keep all workers busy, large ones read the cache less often.
-  const int64_t tile = std::clamp<int64_t>(ceil_div(queries, 2 * workers), 1, kTile);
+  const int64_t tile = std::clamp<int64_t>(ceil_div(queries, workers), 1, kTile);
   const int64_t tiles = ceil_div(queries, tile);
   const Attention a{q_latent, q, state.latent, z, tile, queries, segments};
   const int64_t work = queries * positions * (2 * shape_.latent + shape_.rope);
