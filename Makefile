@@ -2,7 +2,7 @@
 # ends by itself with no standard input. The build proper is CMake's; the folders are those of CMakePresets.json.
 QUESTION ?= Tom has 14 apples. He buys 9 more and gives 5 to his sister. How many apples does he have now?
 FUZZ_SECONDS ?= 60
-SOAK_ROUNDS ?= 50
+SECONDS ?= 3600
 ARGS ?=
 
 .PHONY: build run test serve bench soak fuzz asan tsan format clean
@@ -26,12 +26,9 @@ serve: build
 bench: build
 	build/sparkling bench $(ARGS) </dev/null
 
-# All C++ tests SOAK_ROUNDS times, or until one fails.
-soak:
-	@tools/setup.sh test
-	@tools/configure.sh release
-	@cmake --build build
-	ctest --test-dir build --output-on-failure --repeat until-fail:$(SOAK_ROUNDS) </dev/null
+# Mixed agent traffic for an hour: flat memory, and every answer as if it had been alone (tools/soak.py).
+soak: build
+	python3 tools/soak.py --seconds $(SECONDS) </dev/null
 
 fuzz:
 	@tools/setup.sh ci

@@ -1,13 +1,14 @@
-// The engine as its callers see it: limits, stop rules, reuse, drafts that change nothing, memory that does not grow.
+// The engine as its callers see it: limits, stop rules, reuse, drafts that change nothing, memory
+// that does not grow.
 #include "engine/engine.h"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "base/error.h"
 #include "support/checkpoint_writer.h"
 #include "support/malloc_count.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
 
 namespace spk {
 namespace {
@@ -69,8 +70,8 @@ TEST(Engine, PromptsAtTheEdgeOfTheContext) {
   EXPECT_THROW(o.engine->generate(greedy({1, 1 << 20}, 5), kAll), Error);
 }
 
-// D06: generation across the grid of prefill steps and attention blocks, at every depth the same text, up to the last
-// token of the context.
+// D06: generation across the grid of prefill steps and attention blocks, at every depth the same
+// text, up to the last token of the context.
 TEST(Engine, TextDoesNotDependOnDraftsUpToTheEndOfTheContext) {
   std::vector<int32_t> expected;
   for (int draft : {0, 1, 3, 7, kAutoDepth}) {
@@ -94,7 +95,8 @@ TEST(Engine, WithoutAnMtpLayerDraftsAreOff) {
 TEST(Engine, EveryHeadFormatAnswers) {
   Opened stored(with(128), 4);
   const auto expected = stored.engine->generate(greedy(prompt(30, 4), 20), kAll).tokens;
-  for (HeadFormat format : {HeadFormat::kFp32, HeadFormat::kBf16}) {  // these round nothing of a BF16 head
+  for (HeadFormat format :
+       {HeadFormat::kFp32, HeadFormat::kBf16}) {  // these round nothing of a BF16 head
     EngineOptions options = with(128);
     options.head = format;
     Opened o(options, 4);

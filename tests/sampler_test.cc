@@ -1,12 +1,12 @@
 #include "backend/sampler.h"
 
+#include "base/error.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <numeric>
-
-#include "base/error.h"
 
 namespace spk {
 namespace {
@@ -18,7 +18,8 @@ std::vector<float> some_logits(int64_t n, uint64_t seed) {
   return x;
 }
 
-// The distribution that the rule defines, computed the slow way: sort everything, filter, normalise.
+// The distribution that the rule defines, computed the slow way: sort everything, filter,
+// normalise.
 std::vector<double> slow_distribution(std::vector<float> logits, const SamplerParams& p) {
   const size_t n = logits.size();
   std::vector<int> order(n);
@@ -27,7 +28,8 @@ std::vector<double> slow_distribution(std::vector<float> logits, const SamplerPa
   std::vector<double> w(n, 0.0);
   for (size_t i = 0; i < n; ++i)
     if (p.top_k <= 0 || i < static_cast<size_t>(p.top_k))
-      w[order[i]] = std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / p.temperature);
+      w[order[i]] =
+          std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / p.temperature);
   const double total = std::accumulate(w.begin(), w.end(), 0.0);
   double seen = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -42,14 +44,15 @@ std::vector<double> slow_distribution(std::vector<float> logits, const SamplerPa
   return w;
 }
 
-// Chi-square over fixed seeds: deterministic, so it cannot flicker. The bound is the 99.9 % point for df degrees
-// (Wilson-Hilferty).
+// Chi-square over fixed seeds: deterministic, so it cannot flicker. The bound is the 99.9 % point
+// for df degrees (Wilson-Hilferty).
 TEST(Sampler, DrawsFollowTheDistribution) {
   const std::vector<float> logits = some_logits(24, 5);
-  for (const SamplerParams& base :
-       {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.6, .top_k = 9, .top_p = 0.9},
-        SamplerParams{.temperature = 1.7, .top_p = 0.7}, SamplerParams{.temperature = 1.2, .min_p = 0.2},
-        SamplerParams{.temperature = 0.8, .top_k = 5}}) {
+  for (const SamplerParams& base : {SamplerParams{.temperature = 1.0},
+                                    SamplerParams{.temperature = 0.6, .top_k = 9, .top_p = 0.9},
+                                    SamplerParams{.temperature = 1.7, .top_p = 0.7},
+                                    SamplerParams{.temperature = 1.2, .min_p = 0.2},
+                                    SamplerParams{.temperature = 0.8, .top_k = 5}}) {
     const std::vector<double> expected = slow_distribution(logits, base);
     std::vector<int> count(logits.size());
     Sampler sampler(static_cast<int64_t>(logits.size()));
@@ -82,7 +85,8 @@ TEST(Sampler, UniformIsAPureFunctionWithEvenBins) {
                             uniform_at(1, 2, 3, 5)})
     EXPECT_NE(uniform_at(1, 2, 3, 4), other);
   int bins[16] = {};
-  for (uint32_t i = 0; i < 160000; ++i) ++bins[static_cast<int>(uniform_at(7, 0, i / 100, i % 100) * 16)];
+  for (uint32_t i = 0; i < 160000; ++i)
+    ++bins[static_cast<int>(uniform_at(7, 0, i / 100, i % 100) * 16)];
   for (int b : bins) EXPECT_NEAR(b, 10000, 400);  // 4 sigma of a binomial is 387
 }
 
@@ -120,7 +124,8 @@ TEST(Sampler, PenaltiesAndBias) {
   EXPECT_EQ(pick({.temperature = 0, .presence_penalty = 2}), 1);
 }
 
-// A draft is accepted and retracted again, possibly many times; the penalty of a token must not depend on that.
+// A draft is accepted and retracted again, possibly many times; the penalty of a token must not
+// depend on that.
 TEST(Sampler, RetractedDraftsLeaveNoPenalty) {
   std::vector<float> logits(8, 0.f);
   logits[1] = 1.0f, logits[2] = 0.5f;
@@ -132,7 +137,8 @@ TEST(Sampler, RetractedDraftsLeaveNoPenalty) {
   }
   EXPECT_EQ(sampler.sample(logits, {.temperature = 0, .repetition_penalty = 50}, 0), 1);
   sampler.accept(1);
-  EXPECT_EQ(sampler.sample(logits, {.temperature = 0, .presence_penalty = 0.3}, 0), 1);  // once, not four times
+  EXPECT_EQ(sampler.sample(logits, {.temperature = 0, .presence_penalty = 0.3}, 0),
+            1);  // once, not four times
 }
 
 TEST(Sampler, LogprobsAreThoseOfThePlainSoftmax) {

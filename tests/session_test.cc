@@ -1,12 +1,12 @@
 // One timeline: extending, rebuilding, going back, and cycles that draft. Run on both back ends.
 #include "engine/session.h"
 
+#include "support/test_model.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-
-#include "support/test_model.h"
 
 namespace spk {
 namespace {
@@ -58,7 +58,8 @@ TEST_P(OnBackend, SyncExtendsOrRebuilds) {
   expect_close(session->logits(), fresh_logits(m, other), tolerance());
   EXPECT_EQ(session->sync(first, kGoOn).reused, 0);
   expect_close(session->logits(), fresh_logits(m, first), tolerance());
-  EXPECT_EQ(session->sync(first, kGoOn).reused, 20);  // nothing to run, and the logits are still there
+  EXPECT_EQ(session->sync(first, kGoOn).reused,
+            20);  // nothing to run, and the logits are still there
   expect_close(session->logits(), fresh_logits(m, first), tolerance());
 }
 
@@ -71,8 +72,8 @@ TEST_P(OnBackend, RewindEqualsAFreshRun) {
   for (int64_t position : {49, 16, 1}) {
     session->rewind(position);
     EXPECT_EQ(static_cast<int64_t>(session->tokens().size()), position);
-    expect_close(session->logits(),
-                 fresh_logits(m, {tokens.begin(), tokens.begin() + position}), tolerance());
+    expect_close(session->logits(), fresh_logits(m, {tokens.begin(), tokens.begin() + position}),
+                 tolerance());
   }
 }
 
@@ -93,9 +94,14 @@ TEST_P(OnBackend, TheTextIsTheSameAtAnyDepth) {
   TestModel m(GetParam(), 3);
   const std::vector<int32_t> prompt = m.prompt(23, 6);
   for (const SamplerParams& params :
-       {SamplerParams{.temperature = 0}, SamplerParams{.temperature = 0.7, .top_k = 29, .top_p = 0.95, .seed = 5},
-        SamplerParams{.temperature = 1.0, .repetition_penalty = 1.3, .presence_penalty = 0.5,
-                      .frequency_penalty = 0.3, .logit_bias = {{7, 3.0}, {9, -100}}, .seed = 6}}) {
+       {SamplerParams{.temperature = 0},
+        SamplerParams{.temperature = 0.7, .top_k = 29, .top_p = 0.95, .seed = 5},
+        SamplerParams{.temperature = 1.0,
+        .repetition_penalty = 1.3,
+        .presence_penalty = 0.5,
+        .frequency_penalty = 0.3,
+        .logit_bias = {{7, 3.0}, {9, -100}},
+        .seed = 6}}) {
     const auto plain = m.session();
     const Text expected = decode(m, *plain, prompt, 80, 0, AcceptRule::kCoupled, params);
     for (int depth : {1, 2, 4, 7}) {
@@ -119,8 +125,9 @@ int32_t wrong_draft(void* context, int64_t position, int32_t draft) {
 }
 
 std::vector<double> state_of(TestModel& m, Session& session) {
-  session.sync(session.tokens().empty() ? std::vector<int32_t>{}
-                                        : std::vector<int32_t>(session.tokens().begin(), session.tokens().end()),
+  session.sync(session.tokens().empty()
+                   ? std::vector<int32_t>{}
+                   : std::vector<int32_t>(session.tokens().begin(), session.tokens().end()),
                kGoOn);  // folds what is pending
   std::vector<double> all;
   for (const LayerState& state : session.layer_states()) {
@@ -133,8 +140,8 @@ std::vector<double> state_of(TestModel& m, Session& session) {
   return all;
 }
 
-// B14, B15: whatever is rejected leaves nothing behind; states are compared byte for byte after 200 tokens (1,000 by
-// `make equality`).
+// B14, B15: whatever is rejected leaves nothing behind; states are compared byte for byte after 200
+// tokens (1,000 by `make equality`).
 TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
   TestModel m(GetParam(), 4);
   const std::vector<int32_t> prompt = m.prompt(19, 7);
@@ -155,7 +162,8 @@ TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
       }
       EXPECT_EQ(std::vector<int32_t>(session->tokens().begin(), session->tokens().end()),
                 std::vector<int32_t>(plain->tokens().begin(), plain->tokens().end()));
-      EXPECT_TRUE(state_of(m, *session) == state) << "probability " << probability << ", depth " << depth;
+      EXPECT_TRUE(state_of(m, *session) == state)
+          << "probability " << probability << ", depth " << depth;
     }
   }
 }
@@ -183,8 +191,8 @@ TEST_P(OnBackend, KeepTakesBackWhatAStopRuleCut) {
   expect_close(session->logits(), fresh_logits(m, kept), tolerance());
 }
 
-// The draft layer's cache covers the prompt and every committed position, whatever the depth was in between: after plain
-// cycles the next draft is the one that a session which always drafted makes.
+// The draft layer's cache covers the prompt and every committed position, whatever the depth was in
+// between: after plain cycles the next draft is the one that a session which always drafted makes.
 TEST_P(OnBackend, TheDraftCacheSurvivesPlainCycles) {
   TestModel m(GetParam(), 6);
   const std::vector<int32_t> prompt = m.prompt(30, 10);
@@ -198,9 +206,9 @@ TEST_P(OnBackend, TheDraftCacheSurvivesPlainCycles) {
     sampler.accept(last);
     int64_t count = 1;
     while (count < tokens) {
-      const CycleResult r = session->cycle(
-          last, static_cast<int>(std::min<int64_t>(depth_until, tokens - count - 1)), AcceptRule::kCoupled,
-          sampler, params);
+      const CycleResult r =
+          session->cycle(last, static_cast<int>(std::min<int64_t>(depth_until, tokens - count - 1)),
+                         AcceptRule::kCoupled, sampler, params);
       last = r.tokens[r.count - 1];
       count += r.count;
     }
@@ -219,13 +227,15 @@ TEST_P(OnBackend, TheDraftCacheSurvivesPlainCycles) {
   for (int64_t tokens : {5, 64, 66, 90}) EXPECT_EQ(run(0, tokens), run(3, tokens)) << tokens;
 }
 
-// Rejection acceptance has the plain distribution: the second and third token after a prompt, drafts at depth 2 against
-// none, over seeds; chi-square with the 99.9 % point. Both samples are finite, hence the two-sample form.
+// Rejection acceptance has the plain distribution: the second and third token after a prompt,
+// drafts at depth 2 against none, over seeds; chi-square with the 99.9 % point. Both samples are
+// finite, hence the two-sample form.
 TEST(Rejection, HasThePlainDistribution) {
   TestModel m("reference", 7, test::Release::kBf16, R"({"vocab_size": 32})");
   const std::vector<int32_t> prompt = m.prompt(5, 11);
-  for (const SamplerParams& base : {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.8, .top_p = 0.8},
-                                    SamplerParams{.temperature = 1.5, .top_k = 6}}) {
+  for (const SamplerParams& base :
+       {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.8, .top_p = 0.8},
+        SamplerParams{.temperature = 1.5, .top_k = 6}}) {
     constexpr int kRuns = 400;
     std::vector<std::vector<int>> count(2, std::vector<int>(32 * 2));
     int64_t accepted = 0;
@@ -242,7 +252,8 @@ TEST(Rejection, HasThePlainDistribution) {
         std::vector<int32_t> got;
         int32_t last = first;
         while (got.size() < 2) {
-          const CycleResult r = session->cycle(last, drafts * 2, AcceptRule::kRejection, sampler, p);
+          const CycleResult r =
+              session->cycle(last, drafts * 2, AcceptRule::kRejection, sampler, p);
           for (int j = 0; j < r.count; ++j) got.push_back(r.tokens[j]);
           last = got.back();
           accepted += r.count - 1;

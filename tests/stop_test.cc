@@ -1,9 +1,9 @@
 #include "engine/stop.h"
 
+#include "base/error.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
-
-#include "base/error.h"
 
 namespace spk {
 namespace {
@@ -15,7 +15,8 @@ std::string plain_cut(const std::string& text, const std::vector<std::string>& s
   return text.substr(0, cut);
 }
 
-// I04, I05: whatever the pieces, the shown text ends right before the first stop string, and nothing of it is shown.
+// I04, I05: whatever the pieces, the shown text ends right before the first stop string, and
+// nothing of it is shown.
 TEST(StopMatcher, PiecesDoNotMatter) {
   rc::check([] {
     const auto letters = rc::gen::container<std::string>(rc::gen::elementOf(std::string("abc")));

@@ -1,18 +1,20 @@
-// THE seam: what a machine must be able to do to run the family. About 24 verbs, memory, and optional fused blocks.
+// THE seam: what a machine must be able to do to run the family. About 24 verbs, memory, and
+// optional fused blocks.
 //
-// Each verb's meaning is its plain loop in reference.cc; the formulas are those of docs/MODEL.md. All verbs take rows
-// of the current step (begin .. end) and run in program order. One instance per device; called by the engine thread only.
-// Errors: Error(kResource) for memory and devices; a wrong shape is a programmer's error (SPK_CHECK).
+// Each verb's meaning is its plain loop in reference.cc; the formulas are those of docs/MODEL.md.
+// All verbs take rows of the current step (begin .. end) and run in program order. One instance per
+// device; called by the engine thread only. Errors: Error(kResource) for memory and devices; a
+// wrong shape is a programmer's error (SPK_CHECK).
 #pragma once
+
+#include "backend/layout.h"
+#include "backend/lm_head.h"
 
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-
-#include "backend/layout.h"
-#include "backend/lm_head.h"
 
 namespace spk {
 
@@ -27,27 +29,29 @@ struct FusionPlan {
 
 // What has been done so far; differences of two snapshots describe a step.
 struct Counters {
-  uint64_t weight_bytes = 0;  // bytes of weights read (each verb counts the weights that it streams)
-  uint64_t state_bytes = 0;   // recurrent state and latents, read + written
-  uint64_t joins = 0;         // fork-joins or launches
-  uint64_t allocations = 0;   // calls of alloc
+  uint64_t weight_bytes =
+      0;                     // bytes of weights read (each verb counts the weights that it streams)
+  uint64_t state_bytes = 0;  // recurrent state and latents, read + written
+  uint64_t joins = 0;        // fork-joins or launches
+  uint64_t allocations = 0;  // calls of alloc
   uint64_t allocated_bytes = 0;  // now held
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;      // "reference", "cpu"
-  virtual std::string description() const = 0;    // "cpu: avx512, 2 threads"
-  virtual size_t real_bytes() const = 0;          // 8 in reference, else 4
+  virtual std::string_view name() const = 0;    // "reference", "cpu"
+  virtual std::string description() const = 0;  // "cpu: avx512, 2 threads"
+  virtual size_t real_bytes() const = 0;        // 8 in reference, else 4
 
   // ---- memory: everything before the first step, nothing after ----
-  virtual void prepare(const ModelShape& shape) = 0;  // once, before upload
+  virtual void prepare(const ModelShape& shape) = 0;               // once, before upload
   virtual Buffer alloc(size_t bytes, std::string_view label) = 0;  // zeroed, 64-byte aligned
   // May keep pointing into the tensor's own memory, which must then outlive the back end.
   virtual Weight upload(const HostTensor& tensor) = 0;
   virtual const Counters& counters() const = 0;
-  // Measured read bandwidth of this back end's memory by its own threads, bytes/s; measured once, then remembered.
+  // Measured read bandwidth of this back end's memory by its own threads, bytes/s; measured once,
+  // then remembered.
   virtual double read_bandwidth() = 0;
 
   // Host access, for tests, snapshots and results. Counts are rows * cols.
@@ -76,26 +80,33 @@ class Backend {
   virtual void matmul_many(const Rows& x, std::span<const Weight* const> w,
                            std::span<const Rows> y) = 0;
 
-  // KDA. conv_step: causal short convolution with the tail of earlier inputs, then SiLU, in place; the tail moves on.
+  // KDA. conv_step: causal short convolution with the tail of earlier inputs, then SiLU, in place;
+  // the tail moves on.
   virtual void conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
                          const LayerState& state) = 0;
-  // f becomes the log decay g = lower_bound * sigmoid(exp(a_log) * (f + dt_bias)); b becomes beta = sigmoid(b).
+  // f becomes the log decay g = lower_bound * sigmoid(exp(a_log) * (f + dt_bias)); b becomes beta =
+  // sigmoid(b).
   virtual void kda_gate(const Rows& f, const Rows& b, const Kda& w) = 0;
-  // L2-normalises q (scaled by D^-1/2) and k per head, runs the delta rule over the rows, updates the state.
-  virtual void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g,
-                       const Rows& beta, const LayerState& state, const Rows& o) = 0;
-  // Folds the first `rows` records of the last verify pass into the state: what the next pass would do first.
+  // L2-normalises q (scaled by D^-1/2) and k per head, runs the delta rule over the rows, updates
+  // the state.
+  virtual void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
+                       const LayerState& state, const Rows& o) = 0;
+  // Folds the first `rows` records of the last verify pass into the state: what the next pass would
+  // do first.
   virtual void commit(const LayerState& state, int64_t rows);
   // o = rms_norm per head (o_norm) * sigmoid(gate), in place
   virtual void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) = 0;
 
-  // MLA. rope: rotates the last `rope` columns of each head of q, interleaved pairs, by the row's position.
+  // MLA. rope: rotates the last `rope` columns of each head of q, interleaved pairs, by the row's
+  // position.
   virtual void rope(const Rows& q) = 0;
-  // kv = [latent | key]: norms the latent, rotates the key, appends both to the state at the row's position.
+  // kv = [latent | key]: norms the latent, rotates the key, appends both to the state at the row's
+  // position.
   virtual void latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) = 0;
   // q_latent[h] = W_UK[h]^T q_nope[h]
   virtual void latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) = 0;
-  // z[h] = softmax((q_latent[h].c_m + q_rope[h].k_m) / sqrt(nope + rope)) over m <= position, weighted sum of c_m
+  // z[h] = softmax((q_latent[h].c_m + q_rope[h].k_m) / sqrt(nope + rope)) over m <= position,
+  // weighted sum of c_m
   virtual void latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
                              const Rows& z) = 0;
   // o[h] = W_UV[h] z[h]
@@ -103,8 +114,8 @@ class Backend {
   // o[h] *= sigmoid(gate[h])
   virtual void head_gate(const Rows& o, const Rows& gate) = 0;
 
-  // FFN. route: scores, bias, groups, top-k, best first, ties to the lower id; `forced` (empty: none) replaces the
-  // choice, the weights still come from the scores.
+  // FFN. route: scores, bias, groups, top-k, best first, ties to the lower id; `forced` (empty:
+  // none) replaces the choice, the weights still come from the scores.
   virtual void route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
                      const Rows& weights) = 0;
   // o = sum over the chosen experts of weight * down(act(gate h, up h)), plus the shared expert
@@ -128,10 +139,10 @@ class Backend {
 
 // ---- factories: the only thing that engine and cli know of the back ends ----
 struct BackendOptions {
-  int threads = 0;          // 0: physical cores that this process may use
-  uint64_t memory = 0;      // bytes, hard limit for alloc; 0: none
-  std::string isa;          // "" : best; "generic", "avx2", "avx512", "neon"
-  bool pin = false;         // pin workers to cores
+  int threads = 0;      // 0: physical cores that this process may use
+  uint64_t memory = 0;  // bytes, hard limit for alloc; 0: none
+  std::string isa;      // "" : best; "generic", "avx2", "avx512", "neon"
+  bool pin = false;     // pin workers to cores
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

@@ -1,11 +1,11 @@
 #include "backend/compare.h"
 
+#include "base/error.h"
+
 #include <cmath>
 #include <deque>
 #include <unordered_map>
 #include <vector>
-
-#include "base/error.h"
 
 namespace spk {
 namespace {
@@ -82,9 +82,8 @@ class Compare final : public Backend {
 
   void embed(const Weight& table, const Ints& tokens, const Rows& y) override {
     at(table);
-    run("embed", {}, {{"y", y}}, [&](Backend& back, bool f) {
-      back.embed(side(table, f), side(tokens, f), side(y, f));
-    });
+    run("embed", {}, {{"y", y}},
+        [&](Backend& back, bool f) { back.embed(side(table, f), side(tokens, f), side(y, f)); });
   }
   void rms_norm(const Rows& x, const Weight& w, const Rows& y) override {
     at(w);
@@ -148,15 +147,15 @@ class Compare final : public Backend {
   }
   void commit(const LayerState& state, int64_t rows) override {
     if (!state.kda_state.buffer) return;
-    run("commit", {state.kda_state, state.conv_tail, state.record_in, state.record_k,
-                   state.record_u, state.record_g},
+    run("commit",
+        {state.kda_state, state.conv_tail, state.record_in, state.record_k, state.record_u,
+         state.record_g},
         {{"state.kda_state", state.kda_state}, {"state.conv_tail", state.conv_tail}},
         [&](Backend& back, bool f) { back.commit(side(state, f), rows); });
   }
   void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) override {
-    run("norm_gate", {o, gate}, {{"o", o}}, [&](Backend& back, bool f) {
-      back.norm_gate(side(o, f), side(gate, f), side(o_norm, f));
-    });
+    run("norm_gate", {o, gate}, {{"o", o}},
+        [&](Backend& back, bool f) { back.norm_gate(side(o, f), side(gate, f), side(o_norm, f)); });
   }
 
   void rope(const Rows& q) override {
@@ -181,9 +180,8 @@ class Compare final : public Backend {
         });
   }
   void latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) override {
-    run("latent_expand", {z}, {{"o", o}}, [&](Backend& back, bool f) {
-      back.latent_expand(side(z, f), side(kv_b, f), side(o, f));
-    });
+    run("latent_expand", {z}, {{"o", o}},
+        [&](Backend& back, bool f) { back.latent_expand(side(z, f), side(kv_b, f), side(o, f)); });
   }
   void head_gate(const Rows& o, const Rows& gate) override {
     run("head_gate", {o, gate}, {{"o", o}},

@@ -1,16 +1,17 @@
 // Plain structs that both sides of the back-end seam know: buffers, weights, layers, states, steps.
 //
-// Owns no memory and has no behaviour beyond slicing. "Real" is the back end's activation type: double in reference,
-// float in cpu and cuda. A Buffer may be dereferenced only by the back end that made it.
+// Owns no memory and has no behaviour beyond slicing. "Real" is the back end's activation type:
+// double in reference, float in cpu and cuda. A Buffer may be dereferenced only by the back end
+// that made it.
 #pragma once
+
+#include "formats/quant.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "formats/quant.h"
 
 namespace spk {
 
@@ -73,12 +74,12 @@ struct ModelShape {
   int64_t head_dim = 0;  // KDA key = value dim
   int64_t conv_kernel = 4;
   double kda_lower_bound = -5.0;
-  int64_t q_lora = 0;   // 0: one q_proj
-  int64_t latent = 0;   // kv_lora_rank
-  int64_t nope = 0;     // qk_nope_head_dim
-  int64_t rope = 0;     // qk_rope_head_dim
-  int64_t v_dim = 0;    // v_head_dim
-  int64_t dense = 0;    // intermediate_size
+  int64_t q_lora = 0;  // 0: one q_proj
+  int64_t latent = 0;  // kv_lora_rank
+  int64_t nope = 0;    // qk_nope_head_dim
+  int64_t rope = 0;    // qk_rope_head_dim
+  int64_t v_dim = 0;   // v_head_dim
+  int64_t dense = 0;   // intermediate_size
   int64_t experts = 0;
   int64_t top_k = 0;
   int64_t groups = 0;
@@ -108,9 +109,9 @@ struct Mla {
   Weight q_a, q_a_norm, q_b;  // [q_lora, hidden], [1, q_lora], [H*(nope+rope), q_lora]
   Weight kv_a;                // [latent+rope, hidden]
   Weight kv_a_norm;           // [1, latent]
-  Weight kv_b;                // [H*(nope+v), latent]; per head: nope rows of W_UK, then v rows of W_UV
-  Weight g;                   // [H, hidden], one gate a head
-  Weight dense;               // [hidden, H*v]
+  Weight kv_b;   // [H*(nope+v), latent]; per head: nope rows of W_UK, then v rows of W_UV
+  Weight g;      // [H, hidden], one gate a head
+  Weight dense;  // [hidden, H*v]
 };
 
 struct Ffn {
@@ -146,13 +147,16 @@ struct MtpLayer {
   Weight final_norm;  // [1, hidden]
 };
 
-// What one layer carries from step to step, for the one live sequence. KDA or MLA fields are set, never both.
+// What one layer carries from step to step, for the one live sequence. KDA or MLA fields are set,
+// never both.
 struct LayerState {
   Rows kda_state;  // [H*D, D]: per head D keys x D values
-  Rows conv_tail;  // [3 * (kernel-1), H*D]: q, k, v blocks, oldest first, inputs before the convolution
+  Rows conv_tail;  // [3 * (kernel-1), H*D]: q, k, v blocks, oldest first, inputs before the
+                   // convolution
   Rows latent;     // [context, latent + rope]: normed latent, then the rotated key
-  // What a verify pass leaves of each row, so that accepted rows can be folded into the state afterwards (KDA only).
-  Rows record_in;                     // [3 * kMaxVerify, H*D]: q, k, v blocks, inputs before the convolution
+  // What a verify pass leaves of each row, so that accepted rows can be folded into the state
+  // afterwards (KDA only).
+  Rows record_in;  // [3 * kMaxVerify, H*D]: q, k, v blocks, inputs before the convolution
   Rows record_k, record_u, record_g;  // [kMaxVerify, H*D]: normalised key, write vector, log decay
 };
 
@@ -162,38 +166,43 @@ inline constexpr int64_t kMaxVerify = 8;
 enum class StepKind : uint8_t {
   kPrefill,  // rows of one prompt chunk; the chunked recurrence is allowed
   kDecode,   // one row, straight into the states
-  kVerify,   // the last committed token and its drafts, at most kMaxVerify rows: the recurrent states are not written;
-             // the rows run on a private copy, one after another with the one-row recurrence, and leave records
+  kVerify,   // the last committed token and its drafts, at most kMaxVerify rows: the recurrent
+            // states are not written; the rows run on a private copy, one after another with the
+            // one-row recurrence, and leave records
 };
 
-// Rows [0, rows) of this step are positions first_position .. first_position + rows - 1 of the sequence.
+// Rows [0, rows) of this step are positions first_position .. first_position + rows - 1 of the
+// sequence.
 struct Step {
   StepKind kind = StepKind::kDecode;
   int64_t rows = 0;
   int64_t first_position = 0;
-  int64_t fold = 0;  // kDecode, kVerify: rows of the verify pass before that were accepted; the states take them first
-  Ints tokens;         // [rows]
-  int64_t hidden_first = 0;  // rows [hidden_first, rows) leave their final-normed hidden in Scratch::hidden
-  Ints routes_in;      // [rows, (moe layers + 1) * top_k] or empty: use these experts instead of the router's choice
-  Ints routes_out;     // same shape or empty: the experts that were used
+  int64_t fold = 0;  // kDecode, kVerify: rows of the verify pass before that were accepted; the
+                     // states take them first
+  Ints tokens;       // [rows]
+  int64_t hidden_first =
+      0;            // rows [hidden_first, rows) leave their final-normed hidden in Scratch::hidden
+  Ints routes_in;   // [rows, (moe layers + 1) * top_k] or empty: use these experts instead of the
+                    // router's choice
+  Ints routes_out;  // same shape or empty: the experts that were used
   int64_t route_columns = 0;  // moe layers + 1
 };
 
 // The wave of activations, sized for the largest step.
 struct Scratch {
-  Rows x, h, o;             // [rows, hidden]: residual stream, normed input, block output
-  Rows q, k, v, f, g;       // [rows, H*D] (q also [rows, H*(nope+rope)])
-  Rows beta;                // [rows, H]: KDA write strength or MLA head gate
-  Rows q_a;                 // [rows, q_lora]
-  Rows kv;                  // [rows, latent+rope]
-  Rows q_latent, z;         // [rows, H*latent]
-  Rows mix;                 // [rows, H*max(D, v)]: what attention hands to the output projection
-  Rows gate, up;            // [rows, max(dense, shared_dim)]
-  Rows route_weight;        // [rows, top_k]
-  Ints route_id;            // [rows, top_k]
-  Rows hidden;              // [1 + rows, hidden]: row 0 is the row before this step (carried), then this step's
-  Rows joined;              // [rows, 2*hidden]: MTP input
-  Rows logits;              // [head rows, vocab]; the head runs over any rows of hidden, this many at a time
+  Rows x, h, o;        // [rows, hidden]: residual stream, normed input, block output
+  Rows q, k, v, f, g;  // [rows, H*D] (q also [rows, H*(nope+rope)])
+  Rows beta;           // [rows, H]: KDA write strength or MLA head gate
+  Rows q_a;            // [rows, q_lora]
+  Rows kv;             // [rows, latent+rope]
+  Rows q_latent, z;    // [rows, H*latent]
+  Rows mix;            // [rows, H*max(D, v)]: what attention hands to the output projection
+  Rows gate, up;       // [rows, max(dense, shared_dim)]
+  Rows route_weight;   // [rows, top_k]
+  Ints route_id;       // [rows, top_k]
+  Rows hidden;  // [1 + rows, hidden]: row 0 is the row before this step (carried), then this step's
+  Rows joined;  // [rows, 2*hidden]: MTP input
+  Rows logits;  // [head rows, vocab]; the head runs over any rows of hidden, this many at a time
 
   // The first n rows of everything that a block works in; hidden and logits stay whole.
   Scratch first(int64_t n) const;

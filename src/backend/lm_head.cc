@@ -1,12 +1,12 @@
 #include "backend/lm_head.h"
 
-#include <algorithm>
-#include <cstring>
-#include <thread>
-
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/types.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
 
 namespace spk {
 namespace {
@@ -62,7 +62,8 @@ LmHead::LmHead(Backend& backend, const HostTensor& stored, HeadFormat format,
           std::copy(row.begin(), row.end(), at<float>(codes_, r * made.cols));
           break;
         case Format::kBf16:
-          std::transform(row.begin(), row.end(), at<uint16_t>(codes_, r * made.cols), float_to_bf16);
+          std::transform(row.begin(), row.end(), at<uint16_t>(codes_, r * made.cols),
+                         float_to_bf16);
           break;
         case Format::kFp8Row:
           quantise_fp8_row(row.data(), made.cols, at<uint8_t>(codes_, r * made.cols),

@@ -1,16 +1,18 @@
-// The LM head as ONE object: codes, scales, format. Target and draft hold a reference to it; only back ends see its bytes.
+// The LM head as ONE object: codes, scales, format. Target and draft hold a reference to it; only
+// back ends see its bytes.
 //
-// Why a class: an engine once handed the quantised bytes of its head to a draft layer that read them as BF16. Nothing
-// failed, every draft was wrong, and decoding was slower than without any optimisation. Here nobody can ask for bytes.
+// Why a class: an engine once handed the quantised bytes of its head to a draft layer that read
+// them as BF16. Nothing failed, every draft was wrong, and decoding was slower than without any
+// optimisation. Here nobody can ask for bytes.
 #pragma once
+
+#include "backend/layout.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
-
-#include "backend/layout.h"
 
 namespace spk {
 
@@ -23,8 +25,9 @@ HeadFormat parse_head_format(std::string_view name);
 class LmHead {
  public:
   LmHead() = default;
-  // Quantises `stored` [vocab, hidden] (fp8: E4M3 with one scale a row) on up to `threads` threads and uploads it.
-  // `rows`: ids of the rows to keep, in this order; empty: all. kStored keeps the matrix as it is.
+  // Quantises `stored` [vocab, hidden] (fp8: E4M3 with one scale a row) on up to `threads` threads
+  // and uploads it. `rows`: ids of the rows to keep, in this order; empty: all. kStored keeps the
+  // matrix as it is.
   LmHead(Backend& backend, const HostTensor& stored, HeadFormat format,
          std::span<const int32_t> rows, int threads);
   LmHead(LmHead&&) = default;

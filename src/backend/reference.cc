@@ -1,7 +1,12 @@
-// Back end `reference`: every verb as plain loops, activations and state in double. The oracle of all others.
+// Back end `reference`: every verb as plain loops, activations and state in double. The oracle of
+// all others.
 //
-// Read it to learn what a verb means. Weights stay as stored and are expanded row by row; nothing here is fast, and
-// nothing here may be clever.
+// Read it to learn what a verb means. Weights stay as stored and are expanded row by row; nothing
+// here is fast, and nothing here may be clever.
+#include "backend/backend.h"
+#include "base/bandwidth.h"
+#include "base/error.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -10,10 +15,6 @@
 #include <memory>
 #include <numeric>
 #include <vector>
-
-#include "backend/backend.h"
-#include "base/bandwidth.h"
-#include "base/error.h"
 
 namespace spk {
 namespace {
@@ -65,7 +66,8 @@ class Reference final : public Backend {
     if (options_.memory != 0 && counters_.allocated_bytes + bytes > options_.memory)
       fail_resource("memory limit: ", label, " needs ", bytes, " bytes, ",
                     counters_.allocated_bytes, " are in use and the limit is ", options_.memory);
-    // calloc: large pieces (latents for a whole context) stay untouched zero pages until they are written.
+    // calloc: large pieces (latents for a whole context) stay untouched zero pages until they are
+    // written.
     std::unique_ptr<void, decltype(&std::free)> memory(std::calloc(std::max<size_t>(bytes, 1), 1),
                                                        &std::free);
     if (!memory) fail_resource("out of memory: ", label, " needs ", bytes, " bytes");
@@ -471,8 +473,7 @@ class Reference final : public Backend {
   static void best(const std::vector<double>& x, int64_t count, int32_t* ids) {
     std::vector<int32_t> order(x.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return x[a] > x[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return x[a] > x[b]; });
     std::copy_n(order.begin(), count, ids);
   }
 
@@ -509,9 +510,7 @@ std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options) {
   return std::make_unique<Reference>(options);
 }
 
-void Backend::commit(const LayerState&, int64_t) {
-  SPK_CHECK(!"this back end has no verify pass");
-}
+void Backend::commit(const LayerState&, int64_t) { SPK_CHECK(!"this back end has no verify pass"); }
 
 void Backend::fused(Block, const Layer&, const LayerState&, const Scratch&) {
   SPK_CHECK(!"fused() called for a block that is not in the plan");

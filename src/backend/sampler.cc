@@ -1,10 +1,10 @@
 #include "backend/sampler.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "base/error.h"
 
 namespace spk {
 namespace {
@@ -103,8 +103,8 @@ void Sampler::apply_penalties(std::span<const float> logits, const SamplerParams
   }
 }
 
-int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p,
-                           int64_t position, float& top) {
+int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p, int64_t position,
+                           float& top) {
   SPK_CHECK(logits.size() == prompt_count_.size());
   apply_penalties(logits, p);
   top = -std::numeric_limits<float>::infinity();
@@ -141,7 +141,8 @@ int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p
     candidates_.resize(static_cast<size_t>(p.top_k));
   }
   if (p.top_p < 1.0) {
-    // The smallest set of best tokens whose share reaches top_p. Sorting only as many as needed: a growing prefix.
+    // The smallest set of best tokens whose share reaches top_p. Sorting only as many as needed: a
+    // growing prefix.
     double total = 0;
     for (const Candidate& c : candidates_) total += weight(c.logit);
     size_t sorted = 0, keep = 0;
@@ -169,8 +170,8 @@ int32_t Sampler::sample(std::span<const float> logits, const SamplerParams& p, i
   if (candidates_.size() == 1) return candidates_[0].id;
   double best_score = -std::numeric_limits<double>::infinity();
   for (const Candidate& c : candidates_) {
-    const double u = uniform_at(p.seed, p.choice, static_cast<uint64_t>(position),
-                                static_cast<uint32_t>(c.id));
+    const double u =
+        uniform_at(p.seed, p.choice, static_cast<uint64_t>(position), static_cast<uint32_t>(c.id));
     const double score = static_cast<double>(c.logit) / p.temperature - std::log(-std::log(u));
     if (score > best_score || (score == best_score && c.id < best)) {
       best_score = score;

@@ -1,8 +1,9 @@
 // The sampler's rule, once, as host code; every back end's sampler is compared with it.
 //
-// Order: logit bias, penalties, temperature, top-k, top-p, min-p, then Gumbel-max over the surviving ids with ONE random
-// number per (seed, choice, the token's absolute position, token id), counter-based, so that a later acceptance rule
-// that re-samples a position keeps every seeded text. Pure given its inputs; a Sampler owns scratch, one per thread.
+// Order: logit bias, penalties, temperature, top-k, top-p, min-p, then Gumbel-max over the
+// surviving ids with ONE random number per (seed, choice, the token's absolute position, token id),
+// counter-based, so that a later acceptance rule that re-samples a position keeps every seeded
+// text. Pure given its inputs; a Sampler owns scratch, one per thread.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ struct TokenProbability {
   double probability = 0;
 };
 
-// Random numbers that are not a token's own: purposes that must not share noise. Above every token id.
+// Random numbers that are not a token's own: purposes that must not share noise. Above every token
+// id.
 enum class Draw : uint32_t { kDraft = 0xffffff00u, kAccept, kResidual };
 
 // Inverse CDF over a distribution (need not be normalised); u in (0, 1).
@@ -58,10 +60,12 @@ class Sampler {
   void accept(int32_t id);
   void retract(int32_t id);  // undoes one accept: a draft that was only tried
 
-  // Chooses the token for absolute position `position` from one row of logits [vocab]. NaN logits are an Error.
+  // Chooses the token for absolute position `position` from one row of logits [vocab]. NaN logits
+  // are an Error.
   int32_t sample(std::span<const float> logits, const SamplerParams& params, int64_t position);
 
-  // The same row as a distribution: the surviving ids in ascending order with their probabilities. Greedy is one id.
+  // The same row as a distribution: the surviving ids in ascending order with their probabilities.
+  // Greedy is one id.
   void distribution(std::span<const float> logits, const SamplerParams& params, int64_t position,
                     std::vector<TokenProbability>& out);
 

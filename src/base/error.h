@@ -1,8 +1,9 @@
 // The one exception type of the project and the two assertion macros.
 //
-// Three kinds of failure, three means: a programmer's mistake is SPK_CHECK (always on) or SPK_DCHECK (debug builds);
-// bad input, wrong usage or a missing resource is an Error that says what was expected and what was found; the library
-// never prints and never exits. The command line maps an Error's kind to the exit status.
+// Three kinds of failure, three means: a programmer's mistake is SPK_CHECK (always on) or
+// SPK_DCHECK (debug builds); bad input, wrong usage or a missing resource is an Error that says
+// what was expected and what was found; the library never prints and never exits. The command line
+// maps an Error's kind to the exit status.
 #pragma once
 
 #include <sstream>
@@ -14,9 +15,9 @@ namespace spk {
 
 // Values are the exit statuses of the command line.
 enum class ErrorKind : int {
-  kInput = 1,        // file, config, data, request
-  kUsage = 2,        // unknown option or value
-  kResource = 3,     // memory, driver, device, busy port
+  kInput = 1,     // file, config, data, request
+  kUsage = 2,     // unknown option or value
+  kResource = 3,  // memory, driver, device, busy port
   kInterrupted = 130,
 };
 

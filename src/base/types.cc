@@ -6,12 +6,14 @@ uint8_t float_to_e4m3(float value) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
   if (std::isnan(value)) return 0x7f;
   const float a = std::fabs(value);
-  if (a >= 464.f) return sign | 0x7e;  // 448 is the largest; 464 is half way to the NaN code's value
-  if (a < 0x1p-6f) {                   // subnormal: steps of 2^-9; 8 steps are the smallest normal
+  if (a >= 464.f)
+    return sign | 0x7e;  // 448 is the largest; 464 is half way to the NaN code's value
+  if (a < 0x1p-6f) {     // subnormal: steps of 2^-9; 8 steps are the smallest normal
     return static_cast<uint8_t>(sign | static_cast<int>(std::nearbyint(a * 0x1p9f)));
   }
   int exponent;
-  const float fraction = std::frexp(a, &exponent);  // a = fraction * 2^exponent, fraction in [.5, 1)
+  const float fraction =
+      std::frexp(a, &exponent);  // a = fraction * 2^exponent, fraction in [.5, 1)
   int mantissa = static_cast<int>(std::nearbyint(fraction * 16.f)) - 8;
   if (mantissa == 8) {
     mantissa = 0;

@@ -1,8 +1,8 @@
 #include "engine/cache.h"
 
-#include <algorithm>
-
 #include "base/types.h"
+
+#include <algorithm>
 
 namespace spk {
 namespace {

@@ -1,15 +1,16 @@
 // What the layers carry between steps: latents per token, recurrent matrices, convolution tails.
 //
-// Owns the layout and the sizes; the memory is the back end's. One sequence lives in it. A KDA state cannot be rewound,
-// only continued or reset; the latents are indexed by position and need no reset.
+// Owns the layout and the sizes; the memory is the back end's. One sequence lives in it. A KDA
+// state cannot be rewound, only continued or reset; the latents are indexed by position and need no
+// reset.
 #pragma once
+
+#include "backend/backend.h"
+#include "model/model.h"
 
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include "backend/backend.h"
-#include "model/model.h"
 
 namespace spk {
 
@@ -31,7 +32,8 @@ class Cache {
   LayerState mtp_;
 };
 
-// The activations of one step of at most `rows` rows, `head_rows` of them through the LM head at a time.
+// The activations of one step of at most `rows` rows, `head_rows` of them through the LM head at a
+// time.
 Scratch make_scratch(const ModelShape& shape, bool mtp, int64_t rows, int64_t head_rows,
                      Backend& backend);
 int64_t scratch_bytes(const ModelShape& shape, bool mtp, int64_t rows, int64_t head_rows,

@@ -1,9 +1,9 @@
 #include "engine/compare_run.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "engine/session.h"
+
+#include <algorithm>
 
 namespace spk {
 
@@ -22,7 +22,10 @@ void compare_backends(const TensorSource& source, const ModelConfig& config, con
     for (int64_t at = 0; at < n;) {
       const int64_t count = at < alone ? std::min(alone - at, session.chunk()) : 1;
       const Advance step{tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
-                         count == 1 ? StepKind::kDecode : StepKind::kPrefill, true, {}, {}};
+                         count == 1 ? StepKind::kDecode : StepKind::kPrefill,
+                         true,
+                         {},
+                         {}};
       session.advance(step);
       session.logits_of(session.hidden_rows(count - 1, 1));
       if (model.mtp) {

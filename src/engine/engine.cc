@@ -1,10 +1,5 @@
 #include "engine/engine.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cinttypes>
-#include <cstdio>
-
 #include "base/error.h"
 #include "base/threads.h"
 #include "engine/align.h"
@@ -13,6 +8,11 @@
 #include "engine/session.h"
 #include "engine/stop.h"
 #include "text/detokenizer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
 
 namespace spk {
 namespace {
@@ -28,16 +28,17 @@ std::string mib(int64_t bytes) {
   return text;
 }
 
-// Decides sizes before anything is allocated: weights are given, the scratch follows from the chunk, the caches from
-// the context, which is cut to what fits when the caller left it open.
+// Decides sizes before anything is allocated: weights are given, the scratch follows from the
+// chunk, the caches from the context, which is cut to what fits when the caller left it open.
 MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
                        const EngineOptions& options, size_t real_bytes) {
   MemoryPlan plan;
   plan.weights = model_sizes(config, tensors).weight_bytes;
-  plan.scratch = scratch_bytes(config.shape, tensors.has_mtp, options.chunk,
-                               head_rows_for(config.shape.vocab, options.chunk, real_bytes),
-                               real_bytes);
-  // FP8 block scales as floats are 1/4096 of the codes, expert pointers less; a worker's blocks fit its L2.
+  plan.scratch =
+      scratch_bytes(config.shape, tensors.has_mtp, options.chunk,
+                    head_rows_for(config.shape.vocab, options.chunk, real_bytes), real_bytes);
+  // FP8 block scales as floats are 1/4096 of the codes, expert pointers less; a worker's blocks fit
+  // its L2.
   const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
   plan.working = plan.weights / 64 + (4 + 2 * int64_t{threads}) * (1 << 20);
   plan.limit = static_cast<int64_t>(options.device.memory);
@@ -49,9 +50,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
   if (plan.limit == 0 || plan.total() <= plan.limit) return plan;
   const int64_t room = plan.limit - (plan.total() - plan.caches);
   const int64_t fixed = caches(0), per_token = caches(4096) - fixed;  // rounding is per piece
-  const int64_t fits = room > fixed ? std::min((room - fixed) * 4096 / std::max<int64_t>(per_token, 1),
-                                               plan.context)
-                                    : 0;
+  const int64_t fits =
+      room > fixed ? std::min((room - fixed) * 4096 / std::max<int64_t>(per_token, 1), plan.context)
+                   : 0;
   constexpr int64_t kUseful = 64;  // below one prefill chunk a session is of no use
   if (options.context || fits < kUseful)
     fail_resource("memory limit: expected at most ", plan.limit, " bytes, the plan needs ",
@@ -72,9 +73,12 @@ std::string MemoryPlan::text() const {
 
 std::string_view finish_reason_name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
   }
   return "";
 }
@@ -83,9 +87,9 @@ double Timings::decode_tok_s() const {
   return decode_seconds > 0 ? static_cast<double>(output_tokens - 1) / decode_seconds : 0;
 }
 double Timings::bytes_per_token() const {
-  return output_tokens > 1
-             ? static_cast<double>(weight_bytes + state_bytes) / static_cast<double>(output_tokens - 1)
-             : 0;
+  return output_tokens > 1 ? static_cast<double>(weight_bytes + state_bytes) /
+                                 static_cast<double>(output_tokens - 1)
+                           : 0;
 }
 double Timings::gigabytes_per_second() const { return bytes_per_token() * decode_tok_s() / 1e9; }
 
@@ -118,18 +122,20 @@ struct Engine::Impl {
     const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
     model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads});
     model.plan = backend->plan();
-    session = std::make_unique<Session>(model, *backend, memory.context,
-                                        std::min(options.chunk, memory.context),
-                                        options.draft != 0);
+    session =
+        std::make_unique<Session>(model, *backend, memory.context,
+                                  std::min(options.chunk, memory.context), options.draft != 0);
     if (options.slice_seconds > 0) limit_slices();
     stops = config.eos;
     if (config.pad >= 0) stops.push_back(config.pad);  // the family's <|endoftext|>
   }
 
-  // Measures one prefill step and cuts the chunk to what fits a slice. Decided once, so that a prompt always runs in the
-  // same steps; half of the slice stays free for attention, which grows with the position.
+  // Measures one prefill step and cuts the chunk to what fits a slice. Decided once, so that a
+  // prompt always runs in the same steps; half of the slice stays free for attention, which grows
+  // with the position.
   void limit_slices() {
-    constexpr int64_t kGrid = 64;  // chunks end at multiples of it while the machine is quick enough
+    constexpr int64_t kGrid =
+        64;  // chunks end at multiples of it while the machine is quick enough
     int64_t rows = std::min(session->chunk(), kGrid);
     std::vector<int32_t> probe(static_cast<size_t>(rows));
     for (size_t i = 0; i < probe.size(); ++i)
@@ -143,8 +149,9 @@ struct Engine::Impl {
     }
     session->reset();
     const double fit = options.slice_seconds / 2 / seconds * static_cast<double>(rows);
-    rows = fit < static_cast<double>(kGrid) ? static_cast<int64_t>(fit)
-                                            : static_cast<int64_t>(std::min(fit, 1e6)) / kGrid * kGrid;
+    rows = fit < static_cast<double>(kGrid)
+               ? static_cast<int64_t>(fit)
+               : static_cast<int64_t>(std::min(fit, 1e6)) / kGrid * kGrid;
     session->limit_chunk(std::clamp<int64_t>(rows, 1, session->chunk()));
   }
 
@@ -226,8 +233,7 @@ class Engine::Answer {
     }
     event.text = text;
     result_.text += text;
-    result_.reason =
-        ended || matcher_.stopped() ? FinishReason::kStop : FinishReason::kLength;
+    result_.reason = ended || matcher_.stopped() ? FinishReason::kStop : FinishReason::kLength;
     const bool wanted = on_token_(event);
     if (ended || full || matcher_.stopped()) return false;
     if (!wanted) result_.reason = FinishReason::kCancelled;
@@ -315,7 +321,8 @@ GenerateResult Engine::generate(const GenerateRequest& request,
       open = answer.take(last, e.session->cycle_logits(i));
       if (!open) e.session->keep(i + 1);
       if (open && i + 1 < cycle.count && forced_next() >= 0) {
-        // What follows must be another token than the drafts said; the next pass runs without drafts.
+        // What follows must be another token than the drafts said; the next pass runs without
+        // drafts.
         e.session->keep(i + 1);
         for (int j = cycle.count - 1; j > i; --j) e.sampler.retract(cycle.tokens[j]);
         break;
@@ -356,8 +363,8 @@ void Engine::logits(const LogitsRequest& request,
     for (int64_t c = 0; c < used; ++c) {
       const int32_t id = request.routes_in[i * columns + c];
       if (id < 0 || id >= e.config.shape.experts)
-        fail_input("routes: row ", i, ", layer column ", c / top_k, ": expected an expert from 0 to ",
-                   e.config.shape.experts - 1, ", found ", id);
+        fail_input("routes: row ", i, ", layer column ", c / top_k,
+                   ": expected an expert from 0 to ", e.config.shape.experts - 1, ", found ", id);
     }
   }
   if ((forced || request.routes_out) && e.routes.rows < n) {
@@ -375,14 +382,18 @@ void Engine::logits(const LogitsRequest& request,
       const int64_t count = std::min(session.head_rows(), hidden.rows - at);
       const std::span<const float> out = session.logits_of(hidden.slice_rows(at, count));
       for (int64_t i = 0; i < count; ++i)
-        row(first + at + i, out.subspan(static_cast<size_t>(i * vocab), static_cast<size_t>(vocab)));
+        row(first + at + i,
+            out.subspan(static_cast<size_t>(i * vocab), static_cast<size_t>(vocab)));
     }
   };
   session.reset();
   for (int64_t at = 0; at < n; at += chunk) {
     const int64_t count = std::min(chunk, n - at);
     Advance step{request.tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
-                 count == 1 ? StepKind::kDecode : StepKind::kPrefill, true, {}, {}};
+                 count == 1 ? StepKind::kDecode : StepKind::kPrefill,
+                 true,
+                 {},
+                 {}};
     if (forced) step.routes_in = e.routes;
     if (!forced && request.routes_out) step.routes_out = e.routes;
     session.advance(step);

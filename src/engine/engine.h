@@ -1,8 +1,17 @@
-// The public boundary of the engine: open a model, generate text, ask for logits. Tensors do not appear in it.
+// The public boundary of the engine: open a model, generate text, ask for logits. Tensors do not
+// appear in it.
 //
-// One Engine owns back end, model, caches and the one live session. Not thread-safe: one thread owns it (the server will
-// put a queue in front). Errors: Error of the kind that the command line maps to its exit status.
+// One Engine owns back end, model, caches and the one live session. Not thread-safe: one thread
+// owns it (the server will put a queue in front). Errors: Error of the kind that the command line
+// maps to its exit status.
 #pragma once
+
+#include "backend/backend.h"
+#include "backend/sampler.h"
+#include "engine/speculate.h"
+#include "formats/checkpoint.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
 
 #include <atomic>
 #include <cstdint>
@@ -13,13 +22,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "backend/backend.h"
-#include "backend/sampler.h"
-#include "formats/checkpoint.h"
-#include "engine/speculate.h"
-#include "model/model.h"
-#include "text/tokenizer.h"
 
 namespace spk {
 
@@ -33,7 +35,8 @@ struct EngineOptions {
   int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
   HeadFormat head = HeadFormat::kStored;
   std::vector<int32_t> draft_head;  // ids of the draft head's rows; empty: the target's head
-  double slice_seconds = 0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
+  double slice_seconds =
+      0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
 };
 
 // What will be allocated, decided before the first allocation.
@@ -41,7 +44,8 @@ struct MemoryPlan {
   int64_t weights = 0;
   int64_t caches = 0;   // latents for `context` tokens, recurrent state, conv tails
   int64_t scratch = 0;  // activations
-  int64_t working = 0;  // what the back end keeps besides: scales as floats, rows of the draft layer, work of the threads
+  int64_t working = 0;  // what the back end keeps besides: scales as floats, rows of the draft
+                        // layer, work of the threads
   int64_t context = 0;  // tokens that fit
   int64_t limit = 0;    // 0: none asked for
   int64_t total() const { return weights + caches + scratch + working; }
@@ -68,27 +72,32 @@ struct GenerateRequest {
   int64_t max_tokens = 0;  // 0: up to the context
   std::vector<std::string> stop;
   bool ignore_eos = false;
-  bool seeded = true;     // the caller chose the seed: the text must not depend on drafts (speculate.h)
+  bool seeded =
+      true;  // the caller chose the seed: the text must not depend on drafts (speculate.h)
   int top_logprobs = -1;  // -1: none
-  const std::atomic<bool>* cancel = nullptr;  // looked at between prefill chunks and tokens; any thread may set it
+  const std::atomic<bool>* cancel =
+      nullptr;  // looked at between prefill chunks and tokens; any thread may set it
   // Take the live session's ids for a prompt whose TEXT extends the session's (engine/align.h).
   bool match_text = false;
-  // Asked before each token: an id that must stand there instead of the sampled one, or -1. Asked again for the same
-  // place after drafts were taken back, so it must not count calls. Null: never.
+  // Asked before each token: an id that must stand there instead of the sampled one, or -1. Asked
+  // again for the same place after drafts were taken back, so it must not count calls. Null: never.
   std::function<int32_t()> force;
-  // The prompt has been read: prompt_tokens, cached_tokens and prefill_seconds are known. Null: not wanted.
+  // The prompt has been read: prompt_tokens, cached_tokens and prefill_seconds are known. Null: not
+  // wanted.
   std::function<void(const Timings&)> on_prompt;
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled };
 std::string_view finish_reason_name(FinishReason reason);
 
-// One generated token; `text` is whole UTF-8 characters (held back while incomplete or while a stop string may begin).
+// One generated token; `text` is whole UTF-8 characters (held back while incomplete or while a stop
+// string may begin).
 struct TokenEvent {
   int32_t id = -1;
   std::string_view text;
-  bool is_end = false;     // the end token, which is not part of the answer
-  bool is_markup = false;  // an added token: its text is the markup itself (</think>); the end token has none
+  bool is_end = false;  // the end token, which is not part of the answer
+  bool is_markup =
+      false;  // an added token: its text is the markup itself (</think>); the end token has none
   TokenLogprob logprob;
   std::span<const TokenLogprob> top;
 };
@@ -116,17 +125,18 @@ class Engine {
   Backend& backend();
   std::string plan_text() const;  // back end, formats, fused blocks, bytes per token
 
-  // Generates until a stop rule, calling `on_token` for each token; false from it cancels (finish kCancelled). A prompt
-  // that extends the live session's tokens reads only the new ones. Error(kInput) when prompt + 1 > context, with both
-  // numbers.
+  // Generates until a stop rule, calling `on_token` for each token; false from it cancels (finish
+  // kCancelled). A prompt that extends the live session's tokens reads only the new ones.
+  // Error(kInput) when prompt + 1 > context, with both numbers.
   GenerateResult generate(const GenerateRequest& request,
                           const std::function<bool(const TokenEvent&)>& on_token);
 
-  // Teacher forcing. Calls `row(i, logits)` for each position in order; `chunk` 0: the engine's. Routes: see cli.md.
+  // Teacher forcing. Calls `row(i, logits)` for each position in order; `chunk` 0: the engine's.
+  // Routes: see cli.md.
   struct LogitsRequest {
     std::span<const int32_t> tokens;
-    bool mtp = false;     // rows of the MTP layer instead: row i from (token i+1, hidden i)
-    int64_t chunk = 0;    // rows per step; 1: token by token
+    bool mtp = false;   // rows of the MTP layer instead: row i from (token i+1, hidden i)
+    int64_t chunk = 0;  // rows per step; 1: token by token
     std::span<const int32_t> routes_in;  // [n, moe layers + 1, top_k] or empty
     std::vector<int32_t>* routes_out = nullptr;
   };

@@ -1,8 +1,8 @@
 #include "engine/session.h"
 
-#include <algorithm>
-
 #include "base/error.h"
+
+#include <algorithm>
 
 namespace spk {
 
@@ -17,9 +17,9 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
       context_(context),
       chunk_(chunk),
       cache_(model, context, backend),
-      scratch_(make_scratch(
-          model.config.shape, model.mtp.has_value(), chunk,
-          head_rows_for(model.config.shape.vocab, chunk, backend.real_bytes()), backend)),
+      scratch_(make_scratch(model.config.shape, model.mtp.has_value(), chunk,
+                            head_rows_for(model.config.shape.vocab, chunk, backend.real_bytes()),
+                            backend)),
       step_tokens_{backend.alloc(static_cast<size_t>(chunk) * sizeof(int32_t), "step tokens"), 0,
                    chunk, 1, 1},
       drafts_(drafts && model.mtp),
@@ -65,7 +65,8 @@ void Session::advance(const Advance& a) {
 void Session::advance_mtp(const Advance& a, const std::function<void(int64_t, const Rows&)>& rows) {
   SPK_CHECK(model_.mtp && a.all_hidden && pending_ == static_cast<int64_t>(a.tokens.size()));
   const int64_t start = static_cast<int64_t>(tokens_.size()) - pending_;
-  // Pair j joins this step's token j with the hidden row before it; row 0 of `hidden` is the carried one.
+  // Pair j joins this step's token j with the hidden row before it; row 0 of `hidden` is the
+  // carried one.
   const int64_t skip = start == 0 ? 1 : 0;  // nothing comes before the first token
   const int64_t n = pending_ - skip;
   if (n == 0) return;
@@ -156,7 +157,8 @@ Session::Synced Session::sync(std::span<const int32_t> tokens,
       break;
     }
     const auto at = static_cast<int64_t>(tokens_.size());
-    // Steps end on a grid of absolute positions, so that the same prompt always runs in the same steps.
+    // Steps end on a grid of absolute positions, so that the same prompt always runs in the same
+    // steps.
     const int64_t n = std::min(static_cast<int64_t>(tokens.size()) - at, chunk_ - at % chunk_);
     run(tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)));
   }

@@ -1,18 +1,19 @@
 // One mutable timeline: the exact token history and what the model remembers of it.
 //
-// Callers state the prefix they want (sync) instead of asking for prefill or decode; the session decides what to run. The
-// token history is authoritative, text is derived. Moved by nobody, used by the engine thread only. A recurrent state
-// cannot be rewound, so going back means running the kept tokens again.
+// Callers state the prefix they want (sync) instead of asking for prefill or decode; the session
+// decides what to run. The token history is authoritative, text is derived. Moved by nobody, used
+// by the engine thread only. A recurrent state cannot be rewound, so going back means running the
+// kept tokens again.
 #pragma once
+
+#include "engine/cache.h"
+#include "model/cycle.h"
+#include "model/model.h"
 
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
-
-#include "engine/cache.h"
-#include "model/cycle.h"
-#include "model/model.h"
 
 namespace spk {
 
@@ -27,19 +28,20 @@ struct Advance {
 
 class Session {
  public:
-  // Allocates caches and scratch for `context` tokens and steps of up to `chunk` rows. With `drafts` the prompt also goes
-  // through the MTP layer, so that cycles can draft.
+  // Allocates caches and scratch for `context` tokens and steps of up to `chunk` rows. With
+  // `drafts` the prompt also goes through the MTP layer, so that cycles can draft.
   Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts);
 
   struct Synced {
-    int64_t reused = 0;    // tokens that were already there
-    bool complete = true;  // false: keep_going stopped it between two chunks; tokens() says how far it came
+    int64_t reused = 0;  // tokens that were already there
+    bool complete =
+        true;  // false: keep_going stopped it between two chunks; tokens() says how far it came
   };
   // Makes tokens() equal to `tokens`: nothing, extend, or rebuild from the start.
   Synced sync(std::span<const int32_t> tokens, const std::function<bool()>& keep_going);
-  // Runs `last` and `depth` drafts after it; returns the committed tokens that follow. tokens() grows by `last` and the
-  // accepted drafts. After an answer that a stop rule cut, keep(n) takes back all but the first n of those.
-  // On an Error the session is reset: never a half-done state.
+  // Runs `last` and `depth` drafts after it; returns the committed tokens that follow. tokens()
+  // grows by `last` and the accepted drafts. After an answer that a stop rule cut, keep(n) takes
+  // back all but the first n of those. On an Error the session is reset: never a half-done state.
   CycleResult cycle(int32_t last, int depth, AcceptRule rule, Sampler& sampler,
                     const SamplerParams& params);
   void keep(int64_t rows);
@@ -47,7 +49,8 @@ class Session {
   std::span<const float> cycle_logits(int row) const { return cycle_.row_logits(row); }
   bool can_draft() const { return drafts_ && chunk_ > 1; }
   void inject(DraftFault fault, void* context) { cycle_.inject(fault, context); }
-  // Back to the first `position` tokens, by running them again: a recurrent state cannot be rewound.
+  // Back to the first `position` tokens, by running them again: a recurrent state cannot be
+  // rewound.
   void rewind(int64_t position);
   void reset();
 
@@ -62,14 +65,16 @@ class Session {
   std::span<const float> logits();
 
   // ---- for teacher forcing ----
-  // Runs the tokens as one step and leaves their hidden rows; carry() afterwards makes the step final.
+  // Runs the tokens as one step and leaves their hidden rows; carry() afterwards makes the step
+  // final.
   void advance(const Advance& a);
-  // Logits of hidden rows of the last advance: row i follows token i of it. At most head_rows() at a time.
+  // Logits of hidden rows of the last advance: row i follows token i of it. At most head_rows() at
+  // a time.
   std::span<const float> logits_of(const Rows& hidden);
   Rows hidden_rows(int64_t first, int64_t count) const;
   int64_t head_rows() const { return scratch_.logits.rows; }
-  // Runs the MTP layer over the pairs that the last advance completed and calls `rows` with its output rows and the
-  // position of the first, inside the step. Needs all_hidden.
+  // Runs the MTP layer over the pairs that the last advance completed and calls `rows` with its
+  // output rows and the position of the first, inside the step. Needs all_hidden.
   void advance_mtp(const Advance& a, const std::function<void(int64_t, const Rows&)>& rows);
   void carry();
 
@@ -85,8 +90,8 @@ class Session {
   Ints step_tokens_;
   bool drafts_;
   Cycle cycle_;
-  bool cycling_ = false;       // the cycle holds rows that the states have not taken
-  int64_t cycle_start_ = 0;    // tokens() before the last cycle
+  bool cycling_ = false;     // the cycle holds rows that the states have not taken
+  int64_t cycle_start_ = 0;  // tokens() before the last cycle
   std::vector<int32_t> tokens_;
   int64_t pending_ = 0;  // rows of the last advance, not yet carried
   std::vector<float> logits_;

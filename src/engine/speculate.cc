@@ -5,9 +5,10 @@
 namespace spk {
 namespace {
 
-constexpr double kForget = 0.05;       // weight of a new observation: about the last 20 cycles count
-constexpr double kPriorAccept = 0.6;   // before anything is known: worth a try at small depth
-constexpr double kGainNeeded = 1.02;   // a depth must beat plain decoding by more than the noise of the clock
+constexpr double kForget = 0.05;      // weight of a new observation: about the last 20 cycles count
+constexpr double kPriorAccept = 0.6;  // before anything is known: worth a try at small depth
+constexpr double kGainNeeded =
+    1.02;  // a depth must beat plain decoding by more than the noise of the clock
 // A probe costs at most about one plain step more than it brings, so one in 64 stays below 2 %.
 constexpr int64_t kProbeEvery = 64;
 
@@ -34,8 +35,9 @@ void DraftCounters::add(const CycleResult& result) {
 }
 
 double DraftCounters::accept_length() const {
-  return drafting_cycles ? static_cast<double>(committed_drafting) / static_cast<double>(drafting_cycles)
-                         : 0;
+  return drafting_cycles
+             ? static_cast<double>(committed_drafting) / static_cast<double>(drafting_cycles)
+             : 0;
 }
 
 DepthPolicy::DepthPolicy(int depth, int most) : fixed_(depth), most_(most) {
@@ -50,7 +52,8 @@ double DepthPolicy::tokens_at(int depth) const {
 
 double DepthPolicy::seconds_at(int depth) const {
   if (seconds_[depth] > 0) return seconds_[depth];
-  // Unmeasured: a quarter of a plain step for each draft more, from the nearest depth below that is known.
+  // Unmeasured: a quarter of a plain step for each draft more, from the nearest depth below that is
+  // known.
   for (int d = depth - 1; d >= 0; --d)
     if (seconds_[d] > 0) return seconds_[d] * (1 + 0.25 * (depth - d));
   return 1 + 0.25 * depth;
@@ -78,10 +81,10 @@ int DepthPolicy::next(int room) {
 }
 
 void DepthPolicy::observe(const CycleResult& result) {
-  const double total =
-      result.extend_draft_seconds + result.verify_seconds + result.accept_seconds;
+  const double total = result.extend_draft_seconds + result.verify_seconds + result.accept_seconds;
   blend(seconds_[result.drafted], total);
-  for (int j = 0; j < result.drafted && j < result.count; ++j)  // beyond a rejected draft nothing is learnt
+  for (int j = 0; j < result.drafted && j < result.count;
+       ++j)  // beyond a rejected draft nothing is learnt
     accept_[j] += kForget * ((j + 1 < result.count ? 1.0 : 0.0) - accept_[j]);
 }
 

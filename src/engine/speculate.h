@@ -1,15 +1,16 @@
 // How many tokens to draft in the next cycle, and the account of how drafts fare.
 //
-// The policy knows two things: how often a draft at position j was accepted when it was reached (a running estimate that
-// forgets), and what a cycle of each depth costs on this machine (measured). It picks the depth with the most tokens per
-// second; plain decoding is one of the candidates, and a rare probe keeps the estimates alive while it is the best.
+// The policy knows two things: how often a draft at position j was accepted when it was reached (a
+// running estimate that forgets), and what a cycle of each depth costs on this machine (measured).
+// It picks the depth with the most tokens per second; plain decoding is one of the candidates, and
+// a rare probe keeps the estimates alive while it is the best.
 #pragma once
+
+#include "model/cycle.h"
 
 #include <array>
 #include <cstdint>
 #include <string>
-
-#include "model/cycle.h"
 
 namespace spk {
 
@@ -45,7 +46,7 @@ class DepthPolicy {
 
   int fixed_;
   int most_;
-  std::array<double, kMaxDrafts> accept_;         // running rate of position j, given that it was reached
+  std::array<double, kMaxDrafts> accept_;  // running rate of position j, given that it was reached
   std::array<double, kMaxDrafts + 1> seconds_{};  // running cost of a cycle; 0: not measured yet
   int64_t plain_run_ = 0;                         // plain cycles since the last probe
 };

@@ -1,9 +1,9 @@
 #include "engine/stop.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "base/error.h"
 
 namespace spk {
 

@@ -1,7 +1,8 @@
 // One .safetensors file: an untrusted header becomes checked views into the mapped bytes.
 //
-// Owns the header's rules (size, JSON, dtype, shape x dtype == bytes, inside the file, no overlap, no hole, no trailing
-// bytes); knows nothing of the model. Every refusal names file, tensor, expected and actual. Fuzzed.
+// Owns the header's rules (size, JSON, dtype, shape x dtype == bytes, inside the file, no overlap,
+// no hole, no trailing bytes); knows nothing of the model. Every refusal names file, tensor,
+// expected and actual. Fuzzed.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,9 @@ struct StoredTensor {
   uint64_t bytes = 0;
 };
 
-// Parses the header of a file of file_size bytes whose first head.size() bytes are given (at least the header when the
-// file holds it). Throws Error(kInput). Tensors come in the order of their offsets.
+// Parses the header of a file of file_size bytes whose first head.size() bytes are given (at least
+// the header when the file holds it). Throws Error(kInput). Tensors come in the order of their
+// offsets.
 std::vector<StoredTensor> parse_safetensors_header(std::string_view head, uint64_t file_size,
                                                    const std::string& file);
 

@@ -1,16 +1,16 @@
 #include "model/cycle.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
 
-#include "base/error.h"
-
 namespace spk {
 namespace {
 
-// While drafting is off, rows wait for the draft layer and pass through it together: a batch reads its weights once, so
-// that plain decoding pays almost nothing for keeping the draft cache whole.
+// While drafting is off, rows wait for the draft layer and pass through it together: a batch reads
+// its weights once, so that plain decoding pays almost nothing for keeping the draft cache whole.
 constexpr int64_t kWaiting = 64;
 
 using Clock = std::chrono::steady_clock;
@@ -72,8 +72,7 @@ void Cycle::absorb(int32_t open_token) {
   if (accepted_ > 0) {
     backend_.copy(scratch_.hidden.slice_rows(1, accepted_),
                   waiting_.slice_rows(waiting_rows_, accepted_));
-    waiting_tokens_.insert(waiting_tokens_.end(), drafts_.begin(),
-                           drafts_.begin() + accepted_ - 1);
+    waiting_tokens_.insert(waiting_tokens_.end(), drafts_.begin(), drafts_.begin() + accepted_ - 1);
     waiting_tokens_.push_back(open_token);
     waiting_rows_ += accepted_;
   } else if (waiting_rows_ > 0) {
@@ -81,7 +80,8 @@ void Cycle::absorb(int32_t open_token) {
   }
 }
 
-// The first `rows` waiting pairs go through the draft layer; returns its output row of the last one.
+// The first `rows` waiting pairs go through the draft layer; returns its output row of the last
+// one.
 Rows Cycle::extend(int64_t rows) {
   Rows last;
   for (int64_t at = 0; at < rows;) {
@@ -113,7 +113,8 @@ std::span<const float> Cycle::target_logits(const Rows& hidden) {
   return {logits_.data(), static_cast<size_t>(hidden.rows * out.cols)};
 }
 
-// A draft head knows only some tokens: the others cannot be drafted, which costs acceptance and nothing else.
+// A draft head knows only some tokens: the others cannot be drafted, which costs acceptance and
+// nothing else.
 std::span<const float> Cycle::draft_logits(const Rows& hidden) {
   const LmHead& head = model_.draft_head ? *model_.draft_head : model_.head;
   const Rows out = scratch_.logits.slice_rows(0, 1).slice_cols(0, head.rows());
@@ -189,18 +190,18 @@ int32_t Cycle::reject_or_take(int64_t position, int index, const SamplerParams& 
   const std::vector<TokenProbability>& q = draft_distribution_[index];
   const std::vector<TokenProbability>& p = target_distribution_;
   const double p_d = probability_of(p, d), q_d = probability_of(q, d);
-  const double u =
-      uniform_at(params.seed, params.choice, at, static_cast<uint32_t>(Draw::kAccept));
+  const double u = uniform_at(params.seed, params.choice, at, static_cast<uint32_t>(Draw::kAccept));
   if (u * q_d < p_d) return d;
   residual_.clear();
   for (const TokenProbability& t : p) {
     const double rest = t.probability - probability_of(q, t.id);
     if (rest > 0) residual_.push_back({t.id, rest});
   }
-  // p == q leaves nothing; then the draft was taken above except for rounding, and p itself is right.
-  return draw_from(residual_.empty() ? p : residual_,
-                   uniform_at(params.seed, params.choice, at,
-                              static_cast<uint32_t>(Draw::kResidual)));
+  // p == q leaves nothing; then the draft was taken above except for rounding, and p itself is
+  // right.
+  return draw_from(
+      residual_.empty() ? p : residual_,
+      uniform_at(params.seed, params.choice, at, static_cast<uint32_t>(Draw::kResidual)));
 }
 
 int Cycle::accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler,

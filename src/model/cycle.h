@@ -1,24 +1,28 @@
 // The decode cycle, once: extend the draft layer's cache, draft, verify, accept.
 //
-//   extend   the MTP layer runs over the pairs (next token, hidden row) of all committed positions it has not seen, from the
-//            TARGET's hidden rows, replacing whatever the drafts left there; its last row predicts draft 1
+//   extend   the MTP layer runs over the pairs (next token, hidden row) of all committed positions
+//   it has not seen, from the
+//            TARGET's hidden rows, replacing whatever the drafts left there; its last row predicts
+//            draft 1
 //   draft    the layer chains on its own output: token d_j and its own normed row give d_j+1
-//   verify   one pass of the target over [last committed token, d_1 .. d_k]; recurrent states stay, rows leave records
-//   accept   row j chooses the token of position p+1+j; while it equals d_j+1 the next row counts too
+//   verify   one pass of the target over [last committed token, d_1 .. d_k]; recurrent states stay,
+//   rows leave records accept   row j chooses the token of position p+1+j; while it equals d_j+1
+//   the next row counts too
 //
-// Two rules of acceptance. Coupled (greedy or seeded): every row samples the target with the random numbers of that
-// position, the draft uses the very same numbers, so the text is the same at any depth, drafts off included. Rejection
-// (no seed): accept d with min(1, p/q), else draw from max(p - q, 0): the plain distribution, other random numbers.
+// Two rules of acceptance. Coupled (greedy or seeded): every row samples the target with the random
+// numbers of that position, the draft uses the very same numbers, so the text is the same at any
+// depth, drafts off included. Rejection (no seed): accept d with min(1, p/q), else draw from max(p
+// - q, 0): the plain distribution, other random numbers.
 #pragma once
+
+#include "backend/backend.h"
+#include "backend/sampler.h"
+#include "model/model.h"
 
 #include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include "backend/backend.h"
-#include "backend/sampler.h"
-#include "model/model.h"
 
 namespace spk {
 
@@ -40,26 +44,30 @@ using DraftFault = int32_t (*)(void* context, int64_t position, int32_t draft);
 
 class Cycle {
  public:
-  // Everything is borrowed from the session. `rows` is the largest step that scratch allows; without `drafts` only depth
-  // 0 is possible and the draft layer costs nothing.
+  // Everything is borrowed from the session. `rows` is the largest step that scratch allows;
+  // without `drafts` only depth 0 is possible and the draft layer costs nothing.
   Cycle(const Model& model, Backend& backend, std::span<const LayerState> states,
         const LayerState& mtp_state, const Scratch& scratch, const Ints& step_tokens, int64_t rows,
         bool drafts);
 
-  // The prompt is complete: scratch.hidden row 0 is the hidden row of position `position` - 1, not yet paired.
+  // The prompt is complete: scratch.hidden row 0 is the hidden row of position `position` - 1, not
+  // yet paired.
   void start(int64_t position);
 
-  // One cycle. `last` is the committed token for `position` (not yet run); depth 0 is plain decoding.
+  // One cycle. `last` is the committed token for `position` (not yet run); depth 0 is plain
+  // decoding.
   CycleResult run(int32_t last, int64_t position, int depth, AcceptRule rule, Sampler& sampler,
                   const SamplerParams& params);
-  // After run: only the first `count` rows of the pass are kept (a stop rule cut the answer). Default: all accepted.
+  // After run: only the first `count` rows of the pass are kept (a stop rule cut the answer).
+  // Default: all accepted.
   void keep(int64_t count);
-  // Puts the accepted rows into the recurrent states and the draft layer's cache, so that a prefill step may follow;
-  // leaves scratch.hidden row 0 = hidden row of the last token that was run.
+  // Puts the accepted rows into the recurrent states and the draft layer's cache, so that a prefill
+  // step may follow; leaves scratch.hidden row 0 = hidden row of the last token that was run.
   void settle();
   void reset();
 
-  // Logits of all rows of the last pass, [rows, vocab]; row j chose result.tokens[j]. For log-probabilities.
+  // Logits of all rows of the last pass, [rows, vocab]; row j chose result.tokens[j]. For
+  // log-probabilities.
   std::span<const float> row_logits(int row) const;
   void inject(DraftFault fault, void* context) {
     fault_ = fault;
@@ -84,12 +92,13 @@ class Cycle {
   const LayerState& mtp_state_;
   const Scratch& scratch_;
   Ints step_tokens_;
-  int64_t rows_;  // of the largest step
+  int64_t rows_;    // of the largest step
   bool can_draft_;  // the draft layer's cache is kept
 
   Rows waiting_;  // [kWaiting + kMaxVerify, hidden]: target rows that the draft layer has not seen
   Rows fed_;      // [1, hidden]: the draft layer's own row, between two links of the chain
-  std::vector<int32_t> waiting_tokens_;  // the token after each waiting row; the newest row's is still open
+  std::vector<int32_t>
+      waiting_tokens_;  // the token after each waiting row; the newest row's is still open
   int64_t waiting_rows_ = 0;
   int64_t waiting_position_ = 0;  // of the first waiting row
   int64_t accepted_ = 0;          // rows of the last pass that are part of the text

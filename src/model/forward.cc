@@ -1,5 +1,5 @@
-// The model, once: every block of the family as calls of verbs. docs/MODEL.md has the formulas; reference.cc says what
-// a verb means. A block that the plan calls fused is handed over whole.
+// The model, once: every block of the family as calls of verbs. docs/MODEL.md has the formulas;
+// reference.cc says what a verb means. A block that the plan calls fused is handed over whole.
 #include "model/model.h"
 
 namespace spk {

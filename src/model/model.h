@@ -25,7 +25,8 @@ struct Model {
   std::vector<Layer> layers;  // [config.layers]
   Weight norm;                // [1, hidden]
   LmHead head;
-  std::optional<LmHead> draft_head;  // the most frequent tokens only, when asked for; choices stay the head's
+  std::optional<LmHead>
+      draft_head;  // the most frequent tokens only, when asked for; choices stay the head's
   std::optional<MtpLayer> mtp;
   FusionPlan plan;  // asked of the back end once, at load
   std::vector<std::string>
@@ -86,8 +87,9 @@ TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source);
 // source must outlive the back end.
 struct HeadOptions {
   HeadFormat format = HeadFormat::kStored;
-  std::span<const int32_t> draft_rows = {};  // ids of the draft head's rows; empty: drafts use the head itself
-  int threads = 1;                           // for quantising
+  std::span<const int32_t> draft_rows =
+      {};           // ids of the draft head's rows; empty: drafts use the head itself
+  int threads = 1;  // for quantising
 };
 Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
                  const HeadOptions& heads = {});

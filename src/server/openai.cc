@@ -9,8 +9,8 @@ namespace {
 
 class ChatWriter : public AnswerWriter {
  public:
-  ChatWriter(const Tokenizer& tokenizer, bool usage, bool logprobs)
-      : tokenizer_(tokenizer), usage_(usage), logprobs_(logprobs) {}
+  ChatWriter(const Tokenizer& tokenizer, bool usage, bool logprobs, bool times)
+      : tokenizer_(tokenizer), usage_(usage), logprobs_(logprobs), times_(times) {}
 
   std::string whole(const Answer& answer) override {
     JsonWriter w;
@@ -65,6 +65,12 @@ class ChatWriter : public AnswerWriter {
         w.key("logprobs");
         write_logprobs(w, tokenizer_, event.scores);
       }
+      if (times_) {
+        // On the clock that the client of the same machine reads as CLOCK_MONOTONIC.
+        made_us_ =
+            std::chrono::duration_cast<std::chrono::microseconds>(event.made.time_since_epoch())
+                .count();
+      }
       if (event.kind == Kind::kChoiceEnd) finish_ = finish_name(event_result(answer, event).finish);
     });
   }
@@ -115,6 +121,7 @@ class ChatWriter : public AnswerWriter {
     w.key("finish_reason");
     finish_.empty() ? w.null() : w.string(finish_);
     w.end().end();
+    if (times_) w.field("engine_us", made_us_);
     if (usage_) w.key("usage").null();
     if (!finish_.empty() && !usage_) w.key("timings").raw(timings_json(answer));
     finish_ = {};
@@ -124,6 +131,8 @@ class ChatWriter : public AnswerWriter {
   const Tokenizer& tokenizer_;
   const bool usage_;
   const bool logprobs_;
+  const bool times_;
+  int64_t made_us_ = 0;
   std::string_view finish_;
 };
 
@@ -171,7 +180,8 @@ Call read_chat(Service& service, std::string_view text) {
   job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
   job.id = call.answer.id = new_id("chatcmpl-");
   prepare_chat(service, std::move(chat), call);
-  call.writer = std::make_unique<ChatWriter>(service.tokenizer(), usage, logprobs);
+  call.writer = std::make_unique<ChatWriter>(service.tokenizer(), usage, logprobs,
+                                             body.boolean_or("token_times", false));
   return call;
 }
 

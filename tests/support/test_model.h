@@ -1,14 +1,14 @@
 // A small random model on a back end, with a session: what the engine's tests stand on.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "backend/backend.h"
 #include "engine/session.h"
 #include "model/model.h"
 #include "support/checkpoint_writer.h"
+
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace spk::test {
 
@@ -54,8 +54,8 @@ struct Text {
   std::vector<int32_t> tokens;
   int64_t cycles = 0;
 };
-inline Text decode(TestModel& m, Session& session, const std::vector<int32_t>& prompt, int64_t count,
-                   int depth, AcceptRule rule, SamplerParams params) {
+inline Text decode(TestModel& m, Session& session, const std::vector<int32_t>& prompt,
+                   int64_t count, int depth, AcceptRule rule, SamplerParams params) {
   Text text;
   session.sync(prompt, [] { return true; });
   Sampler sampler(m.vocab());

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -56,7 +57,8 @@ Verbs::Verbs(const ModelShape& shape, int threads) : shape_(shape) {
 }
 
 Verbs::Weights Verbs::upload(Format format, ScaleType type, int64_t rows, int64_t cols,
-                             std::vector<uint8_t> codes, std::vector<uint8_t> scales) {
+                             const std::vector<uint8_t>& codes,
+                             const std::vector<uint8_t>& scales) {
   // One byte off any alignment, as in a file; and not a byte more than the tensor, so that a
   // sanitizer sees overreads.
   const auto keep = [&](const std::vector<uint8_t>& bytes) {
@@ -232,7 +234,7 @@ void Verbs::expect_same_bits(const std::vector<Rows>& rows, const std::string& w
     const std::vector<float> other = read(rows, i);
     size_t differ = 0;
     for (size_t k = 0; k < first.size(); ++k)
-      differ += std::memcmp(&first[k], &other[k], sizeof(float)) != 0;
+      differ += std::bit_cast<uint32_t>(first[k]) != std::bit_cast<uint32_t>(other[k]);
     EXPECT_EQ(differ, 0u) << what << ": " << backends_[1]->description() << " and "
                           << backends_[i]->description() << " differ in " << differ << " of "
                           << first.size();

@@ -37,7 +37,7 @@ class Verbs {
   Weights matrix(int64_t rows, int64_t cols, const Values& values);  // F32
   // Any stored tensor; its bytes are kept.
   Weights upload(Format format, ScaleType type, int64_t rows, int64_t cols,
-                 std::vector<uint8_t> codes, std::vector<uint8_t> scales);
+                 const std::vector<uint8_t>& codes, const std::vector<uint8_t>& scales);
 
   std::vector<Rows> rows(int64_t count, int64_t cols, const Values& values);  // rounded to float
   std::vector<Rows> random(int64_t count, int64_t cols, double size = 1.0);

@@ -162,8 +162,9 @@ void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows
   run_tasks(heads * parts, q.rows * heads * d * d * 4, [&](int64_t task, int worker) {
     const int64_t head = task / parts, first = task % parts * columns;
     float* work = worker_floats(worker, rows_floats + copy_floats);
-    KdaRows rows{q, k, v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride,
-                 head, nullptr};
+    KdaRows rows{
+        q,    k,      v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride,
+        head, nullptr};
     if (verify) {
       float* copy = work + rows_floats;
       for (int64_t i = 0; i < d; ++i)
