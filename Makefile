@@ -1,6 +1,6 @@
 # The front door. Each target sets up what it needs (tools/setup.sh: apt and pip only for what is missing), builds and
 # ends by itself with no standard input. The build proper is CMake's; the folders are those of CMakePresets.json.
-QUESTION ?= Tom has 14 apples. He buys 9 more and gives 5 to his sister. How many apples does he have now?
+QUESTION ?= A tank of Bella holds 91 liters. 36 liters flow in. 13 liters leak out. Vera is 54 years old. Rain brings the water to 4 times as much. How many liters are in it in the end?
 FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
 ARGS ?=
