@@ -89,8 +89,8 @@ def test_wrong_usage_is_refused_with_a_hint(sparkling, arguments, expected):
     (["plan"], "not in this version"),
     (["eval"], "not in this version"),
     (["run", "--moe", "packed", "-p", "x"], "available now: plain"),
-    (["run", "--lm-head", "fp8", "-p", "x"], "available now: stored"),
-    (["run", "--draft", "3", "-p", "x"], "available now: 0 or auto"),
+    (["run", "--require", "lm-head=fp8", "-p", "x"], "available now: stored"),
+    (["run", "--require", "draft=3", "-p", "x"], "available now: draft=0"),
     (["run", "--draft-head", "32768", "-p", "x"], "available now: 0"),
     (["run", "--require", "moe=packed", "-p", "x"], "available now: plain"),
     (["run", "--require", "drift=3", "-p", "x"], "did you mean 'draft'?"),
@@ -111,7 +111,20 @@ def test_what_this_version_has_is_accepted(sparkling):
                      "--draft-head", 0, "--require", "moe=plain,lm-head=stored,draft=0", "--device", 0,
                      "--precision", "fast")  # fmt: skip
     assert done.stderr.count("the same as exact in this version") == 1
-    assert done.stderr.count("--draft auto is 0 in this version") == 1
+
+
+def test_drafts_change_the_speed_and_never_a_seeded_text(sparkling):
+    """Whatever the depth, temperature and head format: the same tokens (STACK's first promise, in short)."""
+    question = "If Katia holds 240 comics and Jack holds 4 times the amount of Katia, how many are there between the two?"
+    for options in (["--temperature", 0], ["--temperature", 0.8, "--seed", 4], ["--temperature", 0, "--lm-head", "fp8"],
+                    ["--temperature", 0.9, "--seed", 5, "--presence-penalty", 1, "--lm-head", "mxfp4"]):  # fmt: skip
+        answers = [
+            json.loads(sparkling("run", "-p", question, "--json", "--max-tokens", 60, "--draft", depth, *options).stdout)
+            for depth in (0, 1, 3, 7, "auto")
+        ]
+        assert all(a["tokens"] == answers[0]["tokens"] for a in answers)
+        assert answers[0]["timings"]["accept_length"] is None
+        assert answers[2]["timings"]["accept_length"] > 1.5
 
 
 # ---- help, version, completion ----

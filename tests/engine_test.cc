@@ -86,7 +86,8 @@ TEST(Engine, TextDoesNotDependOnDraftsUpToTheEndOfTheContext) {
 
 // B01: a checkpoint without MTP tensors says that drafts are off, and decodes.
 TEST(Engine, WithoutAnMtpLayerDraftsAreOff) {
-  Opened o(with(64, 3), 3, R"({"num_nextn_predict_layers": 0})");
+  EXPECT_THROW(Opened(with(64, 3), 3, R"({"num_nextn_predict_layers": 0})"), Error);  // demanded
+  Opened o(with(64, kAutoDepth), 3, R"({"num_nextn_predict_layers": 0})");
   const GenerateResult r = o.engine->generate(greedy(prompt(10), 12), kAll);
   EXPECT_EQ(r.tokens.size(), 12u);
   EXPECT_EQ(r.timings.drafts.drafting_cycles, 0u);

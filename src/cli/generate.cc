@@ -66,7 +66,10 @@ std::string speed_line(Engine& engine, const Timings& t) {
   return cat(line, "; decode ", show_fixed(t.decode_tok_s(), 1), " tok/s, ",
              show_fixed(t.bytes_per_token() / 1e6, 2), " MB/token, ", show_fixed(used, 2),
              " GB/s, ", show_fixed(bandwidth > 0 ? 100 * used / bandwidth : 0, 1), " % of ",
-             show_fixed(bandwidth, 1), " GB/s");
+             show_fixed(bandwidth, 1), " GB/s",
+             t.drafts.drafting_cycles
+                 ? cat("; accept length ", show_fixed(t.drafts.accept_length(), 2))
+                 : "");
 }
 
 std::string tool_call_json(const ToolCall& call) {

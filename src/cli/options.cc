@@ -238,12 +238,9 @@ void check_available(const std::string& text, const NotYet& values) {
 constexpr std::array<std::string_view, 3> kMoe = {"plain", "packed", "jit"};
 constexpr std::array<std::string_view, 1> kMoeNow = {"plain"};
 constexpr std::array<std::string_view, 5> kHead = {"stored", "fp32", "bf16", "fp8", "mxfp4"};
-constexpr std::array<std::string_view, 1> kHeadNow = {"stored"};
 
 void check_draft(const std::string& text) {
-  if (text == "auto") return;
-  if (parse_int(text, 0, 7) > 0)
-    fail_usage("drafts are not in this version; available now: 0 or auto (0)");
+  if (text != "auto") parse_int(text, 0, 7);
 }
 
 void check_require(const std::string& text) {
@@ -257,9 +254,11 @@ void check_require(const std::string& text) {
     if (key == "moe") {
       check_available(value, {kMoe, kMoeNow});
     } else if (key == "lm-head") {
-      check_available(value, {kHead, kHeadNow});
+      constexpr std::array<std::string_view, 1> kProven = {"stored"};
+      check_available(value, {kHead, kProven});
     } else if (key == "draft") {
       check_draft(value);
+      if (value != "0") fail_usage("draft=", value, " cannot be proven in this version; available now: draft=0");
     } else {
       constexpr std::array<std::string_view, 3> kKeys = {"moe", "lm-head", "draft"};
       fail_usage("expected moe=, lm-head= or draft=, found '", item, "'", did_you_mean(key, kKeys));
@@ -336,14 +335,12 @@ void add_model(Table& t, Options& o) {
   t.value("--moe", "plain", "how the experts run (plain)", [](const std::string& s) {
     check_available(s, {kMoe, kMoeNow});
   });
-  t.value("--lm-head", "stored", "format of the output head (stored)", [](const std::string& s) {
-    check_available(s, {kHead, kHeadNow});
-  });
-  t.value("--draft", "N|auto", "drafted tokens a step, 0 in this version (auto)",
+  t.choice("--lm-head", {"stored", "fp32", "bf16", "fp8", "mxfp4"}, m.lm_head,
+           "format of the output head, made at load (stored)");
+  t.value("--draft", "N|auto", "tokens that the MTP layer drafts a step, 0 to 7 (auto: by measured gain)",
           [&m](const std::string& s) {
             check_draft(s);
             m.draft = s;
-            m.draft_given = true;
           });
   t.integer("--draft-head", "ROWS", 0, 1 << 20, "rows of the draft head, 0: the target's (0)",
             [](int64_t n) {

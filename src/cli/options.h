@@ -52,7 +52,7 @@ struct ModelOptions {
   int64_t context = 0;
   std::string rope_scaling;
   std::string draft = "auto";
-  bool draft_given = false;
+  std::string lm_head = "stored";
   std::string require;
 };
 

@@ -181,6 +181,8 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.device.threads = options.threads;
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
+  engine.draft = options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
+  engine.head = parse_head_format(options.lm_head);
   return engine;
 }
 
@@ -192,9 +194,6 @@ std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& opt
   }
   if (options.precision_given && options.precision == PrecisionMode::kFast) {
     log_info("--precision fast is the same as exact in this version");
-  }
-  if (options.draft_given && options.draft == "auto") {
-    log_info("--draft auto is 0 in this version: no drafts");
   }
   log_verbose(cat("loading ", model.name));
   EngineOptions final_options = engine_options;

@@ -112,6 +112,9 @@ struct Engine::Impl {
         backend(make_backend(opts)),
         sampler(config.shape.vocab) {
     const TensorSet tensors = bind_tensors(config, *source);
+    if (options.draft > 0 && !tensors.has_mtp)
+      fail_input("--draft ", options.draft,
+                 ": expected a checkpoint with an MTP layer, this one has none");
     options.chunk = std::min(options.chunk, options.context ? options.context : config.context);
     memory = plan_memory(config, tensors, options, backend->real_bytes());
     notes = config.warnings;
