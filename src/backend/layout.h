@@ -167,8 +167,8 @@ enum class StepKind : uint8_t {
   kPrefill,  // rows of one prompt chunk; the chunked recurrence is allowed
   kDecode,   // one row, straight into the states
   kVerify,   // the last committed token and its drafts, at most kMaxVerify rows: the recurrent
-            // states are not written; the rows run on a private copy, one after another with the
-            // one-row recurrence, and leave records
+             // states are not written; the rows run on a private copy, one after another with the
+             // one-row recurrence, and leave records
 };
 
 // Rows [0, rows) of this step are positions first_position .. first_position + rows - 1 of the
