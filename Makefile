@@ -9,7 +9,7 @@ ARGS ?=
 build:
 	@tools/setup.sh build
 	@tools/configure.sh release
-	@cmake --build build
+	@cmake --build build --target sparkling
 
 run: build
 	build/sparkling run -p "$(QUESTION)" $(ARGS) </dev/null
