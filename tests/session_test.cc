@@ -236,7 +236,7 @@ TEST(Rejection, HasThePlainDistribution) {
   for (const SamplerParams& base :
        {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.8, .top_p = 0.8},
         SamplerParams{.temperature = 1.5, .top_k = 6}}) {
-    constexpr int kRuns = 400;
+    constexpr int kRuns = 250;
     std::vector<std::vector<int>> count(2, std::vector<int>(32 * 2));
     int64_t accepted = 0;
     for (int drafts = 0; drafts < 2; ++drafts) {
