@@ -143,7 +143,7 @@ def test_K05_comments_are_valid_for_the_clients_and_can_be_off():
                 assert stream.get_final_message().usage.output_tokens <= 3
             blocker = server.open_stream("/v1/chat/completions", LONG)
             server.wait_busy(1, 0)
-            threading.Timer(0.7, blocker.close).start()
+            threading.Timer(1.5, blocker.close).start()
             _, comments = server.stream(messages=user("x"), max_tokens=2)
             assert bool(comments) == wanted
 
