@@ -18,7 +18,7 @@ struct PairWeight {
 };
 
 struct Named {
-  const char* name;
+  std::string_view name;
   Rows rows;
 };
 
@@ -102,20 +102,24 @@ class Compare final : public Backend {
   }
   void matmul(const Rows& x, const Weight& w, const Rows& y) override {
     at(w);
-    run("matmul", {x}, {{w.name.data(), y}},
+    run("matmul", {x}, {{w.name, y}},
         [&](Backend& back, bool f) { back.matmul(side(x, f), side(w, f), side(y, f)); });
   }
   void matmul_many(const Rows& x, std::span<const Weight* const> w,
                    std::span<const Rows> y) override {
     std::vector<Named> outs;
+    outs.reserve(w.size());
     for (size_t i = 0; i < w.size(); ++i) {
       at(*w[i]);
-      outs.push_back({w[i]->name.data(), y[i]});
+      outs.push_back({w[i]->name, y[i]});
     }
     run("matmul_many", {x}, outs, [&](Backend& back, bool f) {
       std::vector<Weight> ws;
       std::vector<const Weight*> pointers;
       std::vector<Rows> ys;
+      ws.reserve(w.size());
+      pointers.reserve(w.size());
+      ys.reserve(w.size());
       for (const Weight* each : w) ws.push_back(side(*each, f));
       for (const Weight& each : ws) pointers.push_back(&each);
       for (const Rows& each : y) ys.push_back(side(each, f));

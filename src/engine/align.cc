@@ -7,7 +7,7 @@ namespace spk {
 
 std::vector<int32_t> align_prompt(std::span<const int32_t> live, std::span<const int32_t> prompt,
                                   const Tokenizer& tokenizer) {
-  const std::vector<int32_t> unchanged(prompt.begin(), prompt.end());
+  std::vector<int32_t> unchanged(prompt.begin(), prompt.end());
   size_t i = 0, j = 0;
   std::string_view a, b;  // what is left of the two tokens at hand
   while (i < live.size() || !a.empty()) {
