@@ -258,7 +258,8 @@ void check_require(const std::string& text) {
       check_available(value, {kHead, kProven});
     } else if (key == "draft") {
       check_draft(value);
-      if (value != "0") fail_usage("draft=", value, " cannot be proven in this version; available now: draft=0");
+      if (value != "0")
+        fail_usage("draft=", value, " cannot be proven in this version; available now: draft=0");
     } else {
       constexpr std::array<std::string_view, 3> kKeys = {"moe", "lm-head", "draft"};
       fail_usage("expected moe=, lm-head= or draft=, found '", item, "'", did_you_mean(key, kKeys));
@@ -337,7 +338,8 @@ void add_model(Table& t, Options& o) {
   });
   t.choice("--lm-head", {"stored", "fp32", "bf16", "fp8", "mxfp4"}, m.lm_head,
            "format of the output head, made at load (stored)");
-  t.value("--draft", "N|auto", "tokens that the MTP layer drafts a step, 0 to 7 (auto: by measured gain)",
+  t.value("--draft", "N|auto",
+          "tokens that the MTP layer drafts a step, 0 to 7 (auto: by measured gain)",
           [&m](const std::string& s) {
             check_draft(s);
             m.draft = s;

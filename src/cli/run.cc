@@ -75,7 +75,8 @@ Json timings_json(Engine* engine, const Answer& answer, uint64_t seed) {
   j["bandwidth_percent"] =
       bandwidth > 0 && t.output_tokens > 1 ? 100 * t.gigabytes_per_second() / bandwidth : 0;
   j["seed"] = seed;
-  // Tokens per verify pass over the passes that drafted, and how often the n-th draft was right; null without drafts.
+  // Tokens per verify pass over the passes that drafted, and how often the n-th draft was right;
+  // null without drafts.
   j["accept_length"] = t.drafts.drafting_cycles ? Json(t.drafts.accept_length()) : Json(nullptr);
   j["drafted"] = t.drafts.drafted;
   j["accepted"] = t.drafts.accepted;

@@ -181,7 +181,8 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.device.threads = options.threads;
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
-  engine.draft = options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
+  engine.draft =
+      options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
   engine.head = parse_head_format(options.lm_head);
   return engine;
 }
