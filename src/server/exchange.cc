@@ -113,7 +113,7 @@ class Exchange {
   }
 
   std::string whole() {
-    const std::string text = call_.writer->whole(answer());
+    std::string text = call_.writer->whole(answer());
     log(200, "");
     return text;
   }

@@ -82,7 +82,13 @@ class Writer : public HttpWriter {
 class Threads : public httplib::TaskQueue {
  public:
   explicit Threads(size_t limit) : limit_(limit) {}
-  void enqueue(std::function<void()> task) override {
+  // void or, in newer versions of the library, bool
+  using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue(nullptr));
+  Enqueued enqueue(std::function<void()> task) override {
+    start(std::move(task));
+    return static_cast<Enqueued>(true);
+  }
+  void start(std::function<void()> task) {
     bool started = false;
     {
       const std::lock_guard lock(mutex_);
