@@ -16,7 +16,7 @@ set(ENV{PKG_CONFIG_LIBDIR} "${ARM_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:$
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${ARM_SYSROOT})
 
 set(arm_libraries ${ARM_SYSROOT}/usr/lib/aarch64-linux-gnu)
-set(CMAKE_CXX_FLAGS_INIT "-isystem ${ARM_SYSROOT}/usr/include")
+set(CMAKE_CXX_FLAGS_INIT "-isystem ${ARM_SYSROOT}/usr/include/aarch64-linux-gnu -isystem ${ARM_SYSROOT}/usr/include")
 set(CMAKE_EXE_LINKER_FLAGS_INIT
     "-L${arm_libraries} -Wl,-rpath-link,${arm_libraries}:${ARM_SYSROOT}/lib/aarch64-linux-gnu")
 set(CMAKE_CROSSCOMPILING_EMULATOR
