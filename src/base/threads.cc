@@ -10,6 +10,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 
 namespace spk {
 namespace {
@@ -76,7 +77,13 @@ WorkerTeam::WorkerTeam(int threads, bool pin)
   const std::vector<int> cores = pin ? allowed_cores() : std::vector<int>();
   threads_.reserve(static_cast<size_t>(size_ - 1));
   for (int worker = 1; worker < size_; ++worker) {
-    threads_.emplace_back([this, worker] { work(worker); });
+    try {
+      threads_.emplace_back([this, worker] { work(worker); });
+    } catch (const std::system_error& e) {
+      stop_and_join();
+      fail_resource("threads: expected to start ", size_ - 1,
+                    " beside the caller, the system gave ", threads_.size(), " (", e.what(), ")");
+    }
     if (cores.empty()) continue;
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -85,7 +92,9 @@ WorkerTeam::WorkerTeam(int threads, bool pin)
   }
 }
 
-WorkerTeam::~WorkerTeam() {
+WorkerTeam::~WorkerTeam() { stop_and_join(); }
+
+void WorkerTeam::stop_and_join() {
   stop_.store(true);
   state_.fetch_add(2);
   state_.notify_all();

@@ -78,6 +78,7 @@ class WorkerTeam {
   void run_erased(Mode mode, Erased fn, void* context);
   void wait_for_zero(std::atomic<uint32_t>& count) const;
   void work(int worker);
+  void stop_and_join();
   void execute(int worker) noexcept;
 
   int size_;

@@ -73,7 +73,12 @@ class Server {
       if (!announced && jobs_.state() == Jobs::State::kReady) {
         announced = true;
         const bool v6 = options_.http.host.find(':') != std::string::npos;
-        ready(cat("http://", v6 ? "[" : "", options_.http.host, v6 ? "]" : "", ":", port));
+        try {  // a broken standard output must not unwind past the running threads
+          ready(cat("http://", v6 ? "[" : "", options_.http.host, v6 ? "]" : "", ":", port));
+        } catch (...) {
+          failure = std::current_exception();
+          break;
+        }
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }

@@ -128,7 +128,12 @@ Weight CpuBackend::upload(const HostTensor& tensor) {
 }
 
 double CpuBackend::read_bandwidth() {
-  if (bandwidth_ == 0) bandwidth_ = measure_read_bandwidth(team_.size());
+  // The buffer counts against the limit like everything else; where it does not fit there is no
+  // figure.
+  const uint64_t needed =
+      counters_.allocated_bytes + static_cast<uint64_t>(bandwidth_buffer_bytes());
+  if (bandwidth_ == 0 && (options_.memory == 0 || needed <= options_.memory))
+    bandwidth_ = measure_read_bandwidth(team_.size());
   return bandwidth_;
 }
 
