@@ -101,6 +101,18 @@ def test_what_is_not_built_yet_is_refused_not_ignored(sparkling, arguments, expe
     assert expected in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_a_switch_takes_true_or_false(sparkling):
+    for done in (sparkling("run", "-p", "x", "--ignore-eos=maybe", status=2),
+                 sparkling("run", "-p", "x", status=2, env={"SPARKLING_QUIET": "x"})):  # fmt: skip
+        assert "true or false" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_bandwidth_test_that_does_not_fit_costs_no_answer(sparkling):
+    """Its buffer is larger than this limit allows: the figure is left out and the limit holds."""
+    done = sparkling("run", "-p", "What is 2+3?", "--max-tokens", 5, "--memory", "64MiB", "--context", 512)
+    assert "bandwidth not measured" in done.stderr and done.stdout
+
+
 def test_cuda_exits_3_with_one_sentence(sparkling):
     done = sparkling("run", "--backend", "cuda", "-p", "x", status=3)
     assert "no CUDA back end" in done.stderr and done.stderr.count("\n") == 1
@@ -601,6 +613,7 @@ def test_chat_commands(terminal, tmp_path):
     chat.expect("saved")
     saved = json.loads((tmp_path / "chat.json").read_text())
     assert [m["role"] for m in saved["messages"]] == ["system", "user", "assistant"]
+    chat.expect("> ")  # between two prompts the terminal itself would take the next key
     chat.send("\x04")  # Ctrl-D
     assert chat.status() == 0
 

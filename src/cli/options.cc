@@ -711,6 +711,9 @@ Options parse_options(int argc, const char* const* argv) {
                 cat(what.substr(0, what.find(':')), ": expected a value, found none"));
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::kUsage, error.what());
+  } catch (const std::logic_error&) {  // std::stoll inside CLI11, from the value of a switch
+    fail_usage("expected true or false as the value of a switch (--json, --raw, --ignore-eos, ",
+               "--quiet, --verbose; also from SPARKLING_ variables and --config), found another");
   }
   for (const std::string& argument : app.remaining()) fail_unknown(argument, table);
   check_environment(table, o.warnings);
