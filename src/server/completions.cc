@@ -125,6 +125,7 @@ std::vector<int32_t> read_prompt(const JsonValue& prompt, const JsonValue& body,
     return read_prompt(parts[0], body, service);
   }
   std::vector<int32_t> ids;
+  ids.reserve(parts.size());
   const int64_t vocab = service.engine().config().shape.vocab;
   for (const JsonValue& id : parts) ids.push_back(static_cast<int32_t>(id.integer(0, vocab - 1)));
   return ids;

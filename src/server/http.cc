@@ -85,10 +85,10 @@ class Threads : public httplib::TaskQueue {
   // void or, in newer versions of the library, bool
   using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue(nullptr));
   Enqueued enqueue(std::function<void()> task) override {
-    start(std::move(task));
+    start(task);
     return static_cast<Enqueued>(true);
   }
-  void start(std::function<void()> task) {
+  void start(const std::function<void()>& task) {
     bool started = false;
     {
       const std::lock_guard lock(mutex_);

@@ -22,8 +22,9 @@ struct Metrics::Impl {
   prometheus::Gauge& gauge(const char* name, const char* help) {
     return BuildGauge().Name(name).Help(help).Register(registry).Add({});
   }
-  Histogram& histogram(const char* name, const char* help, Histogram::BucketBoundaries buckets) {
-    return BuildHistogram().Name(name).Help(help).Register(registry).Add({}, std::move(buckets));
+  Histogram& histogram(const char* name, const char* help,
+                       const Histogram::BucketBoundaries& buckets) {
+    return BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
   }
 
   prometheus::Registry registry;

@@ -10,11 +10,11 @@ namespace {
 // Items of one assistant turn come one after the other; they belong into one message.
 class Turns {
  public:
-  void assistant_text(std::string text) {
+  void assistant_text(const std::string& text) {
     Message& turn = assistant();
     turn.content += text;
   }
-  void reasoning(std::string text) {
+  void reasoning(const std::string& text) {
     // Reasoning opens a turn: after an answer or a call the next thought is of a new one.
     if (!messages.empty() && messages.back().role == "assistant" &&
         (!messages.back().content.empty() || !messages.back().tool_calls.empty()))
