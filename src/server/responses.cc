@@ -42,7 +42,7 @@ void read_reasoning(const JsonValue& item, Turns& turns) {
     if (!parts || !text.empty()) continue;
     for (const JsonValue& part : parts->elements()) text += part.string_or("text", "");
   }
-  turns.reasoning(std::move(text));
+  turns.reasoning(text);
 }
 
 void read_item(const JsonValue& item, Turns& turns) {
@@ -50,11 +50,11 @@ void read_item(const JsonValue& item, Turns& turns) {
   if (type == "message") {
     const JsonValue role = item.need("role");
     const std::string name = role.string();
-    std::string text = read_text(item.need("content"));
+    const std::string text = read_text(item.need("content"));
     if (name == "assistant")
-      turns.assistant_text(std::move(text));
+      turns.assistant_text(text);
     else if (name == "system" || name == "developer" || name == "user")
-      turns.other(name, std::move(text));
+      turns.other(name, text);
     else
       role.expected("system, developer, user or assistant");
   } else if (type == "function_call") {
