@@ -4,6 +4,7 @@ SPARKLING names the executable (default build/sparkling); a missing one is a fai
 for a missing GPU or instruction set (tools/check_skips.py), which is checked here too for runs by hand.
 """
 
+import json
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,7 @@ SPARKLING = pathlib.Path(os.environ.get("SPARKLING", ROOT / "build" / "sparkling
 
 sys.path.insert(0, str(ROOT / "tools"))
 import check_skips  # noqa: E402  (needs the path above)
+import random_checkpoint  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +37,24 @@ def sparkling():
         return done
 
     return run
+
+
+@pytest.fixture
+def ask(sparkling):
+    """The JSON object of one answer of the embedded model."""
+
+    def run(*arguments, **options):
+        return json.loads(sparkling("run", "--json", *arguments, **options).stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """A small folder without tokenizer: verbs that take ids work, `run` says what is missing. Not to be changed."""
+    folder = tmp_path_factory.mktemp("cli") / "micro"
+    random_checkpoint.make(folder, "fp4", "micro", 5, None)
+    return folder
 
 
 @pytest.hookimpl(wrapper=True)

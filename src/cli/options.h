@@ -1,8 +1,8 @@
 // What the command line, a config file and the environment ask for, as plain data.
 //
-// Owns the option table (options.cc): names, ranges, defaults, help, which verb takes which;
-// nothing else in the program knows option names or the CLI library. Order of strength: command
-// line, SPARKLING_<OPTION>, --config file, default.
+// Filled from the option table (option_table.h); nothing else in the program knows option names,
+// and only options.cc the CLI library. Order of strength: command line, SPARKLING_<OPTION>,
+// --config file, default.
 #pragma once
 
 #include "backend/layout.h"
@@ -37,6 +37,7 @@ struct VerbInfo {
   std::string_view summary;
 };
 std::span<const VerbInfo> verbs();
+std::string_view verb_name(Verb verb);
 
 // Which model, and how it is run.
 struct ModelOptions {

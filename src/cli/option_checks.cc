@@ -1,0 +1,67 @@
+#include "cli/option_checks.h"
+
+#include "base/error.h"
+#include "cli/values.h"
+
+#include <algorithm>
+
+namespace spk::cli {
+
+void check_available(const std::string& text, std::span<const std::string_view> known,
+                     std::span<const std::string_view> now) {
+  if (std::find(now.begin(), now.end(), text) != now.end()) return;
+  check_choice(text, known);
+  fail_usage("'", text, "' is not in this version; available now: ", join_choices(now));
+}
+
+void check_draft(const std::string& text) {
+  if (text != "auto") parse_int(text, 0, 7);
+}
+
+void check_require(const std::string& text) {
+  size_t at = 0;
+  while (at <= text.size()) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, comma - at);
+    const size_t equals = std::min(item.find('='), item.size());
+    const std::string key = item.substr(0, equals);
+    const std::string value = equals < item.size() ? item.substr(equals + 1) : "";
+    if (key == "moe") {
+      check_available(value, kMoe, kMoeNow);
+    } else if (key == "lm-head") {
+      constexpr std::array<std::string_view, 1> kProven = {"stored"};
+      check_available(value, kHead, kProven);
+    } else if (key == "draft") {
+      check_draft(value);
+      if (value != "0")
+        fail_usage("draft=", value, " cannot be proven in this version; available now: draft=0");
+    } else {
+      constexpr std::array<std::string_view, 3> kKeys = {"moe", "lm-head", "draft"};
+      fail_usage("expected moe=, lm-head= or draft=, found '", item, "'", did_you_mean(key, kKeys));
+    }
+    at = comma + 1;
+  }
+}
+
+void check_rope_scaling(const std::string& text) {
+  if (text == "none") return;
+  constexpr std::string_view kYarn = "yarn:";
+  if (text.rfind(kYarn, 0) != 0) fail_usage("expected none or yarn:FACTOR, found '", text, "'");
+  parse_real(std::string_view(text).substr(kYarn.size()), 1, 64);
+}
+
+void check_backend_spec(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kBackends = {"auto", "reference", "cpu", "cuda"};
+  constexpr std::array<std::string_view, 2> kPrecisions = {"exact", "fast"};
+  const size_t colon = std::min(text.find(':'), text.size());
+  check_choice(std::string_view(text).substr(0, colon), kBackends);
+  if (colon < text.size()) check_choice(std::string_view(text).substr(colon + 1), kPrecisions);
+}
+
+bool parse_on_off(const std::string& text) {
+  constexpr std::array<std::string_view, 2> kChoices = {"on", "off"};
+  check_choice(text, kChoices);
+  return text == "on";
+}
+
+}  // namespace spk::cli

@@ -1,0 +1,188 @@
+"""Usage, help, completion and the sources of options: command line, environment, config file."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from cli_support import environment
+
+VERBS = ["run", "serve", "logits", "tokenize", "inspect", "doctor", "bench", "compare", "completion"]
+
+
+# ---- usage: exit status 2 with a hint ----
+
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["rum"], "did you mean 'run'?"),
+    (["bnech"], "did you mean 'bench'?"),
+    (["run", "--temperatur", "0.5", "-p", "x"], "did you mean '--temperature'?"),
+    (["run", "--max-token=5", "-p", "x"], "did you mean '--max-tokens'?"),
+    (["run", "--mtp"], "belongs to: logits"),
+    (["run", "--backend", "cup", "-p", "x"], "did you mean 'cpu'?"),
+    (["run", "--thinking", "maybe"], "expected on or off, found 'maybe'"),
+    (["run", "--temperature", "hot"], "--temperature: expected a number from 0 to 100, found 'hot'"),
+    (["run", "--seed"], "--seed: expected a value, found none"),
+    (["bench", "--format", "tabel"], "did you mean 'table'?"),
+    (["inspect", "a", "b"], "unexpected argument 'b'"),
+    (["run", "--memory", "12 parsecs"], "expected a size such as"),
+    (["run", "--memory", "120%"], "expected a size such as"),
+    (["run", "--rope-scaling", "linear:2"], "expected none or yarn:FACTOR"),
+    (["run", "--synthetic", "ling-3.0-tiny", "folder"], "expected MODEL or --synthetic, found both"),
+    (["run", "-p", "x", "-f", "y"], "expected -p or -f, found both"),
+    (["bench", "--synthetic", "ling-3.0-flahs"], "ling-3.0-flash"),
+    (["run", "--synthetic", "ling-3.0-tiny", "-p", "x"], "no tokenizer"),
+    (["logits", "-o", "x.npy"], "logits needs --tokens"),
+    (["logits", "--tokens", "1,2"], "logits needs -o"),
+    (["logits", "--tokens", "1,two,3", "-o", "x.npy"], "found 'two' as number 2"),
+    (["logits", "--tokens", ",", "-o", "x.npy"], "expected at least one id"),
+    (["completion", "fish"], "expected bash or zsh, found 'fish'"),
+    (["compare", "--a", "cpu:slow"], "expected exact or fast, found 'slow'"),
+    ([], "expected a verb"),
+    (["--frobnicate"], "expected a verb first"),
+])  # fmt: skip
+def test_wrong_usage_is_refused_with_a_hint(sparkling, arguments, expected):
+    done = sparkling(*arguments, status=2)
+    assert expected in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["plan"], "not in this version"),
+    (["eval"], "not in this version"),
+    (["run", "--moe", "packed", "-p", "x"], "available now: plain"),
+    (["run", "--require", "lm-head=fp8", "-p", "x"], "available now: stored"),
+    (["run", "--require", "draft=3", "-p", "x"], "available now: draft=0"),
+    (["run", "--draft-head", "32768", "-p", "x"], "available now: 0"),
+    (["run", "--require", "moe=packed", "-p", "x"], "available now: plain"),
+    (["run", "--require", "drift=3", "-p", "x"], "did you mean 'draft'?"),
+    (["run", "--device", "1", "-p", "x"], "CUDA"),
+])  # fmt: skip
+def test_what_is_not_built_yet_is_refused_not_ignored(sparkling, arguments, expected):
+    done = sparkling(*arguments, status=2)
+    assert expected in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_switch_takes_true_or_false(sparkling):
+    for done in (sparkling("run", "-p", "x", "--ignore-eos=maybe", status=2),
+                 sparkling("run", "-p", "x", status=2, env={"SPARKLING_QUIET": "x"})):  # fmt: skip
+        assert "true or false" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_cuda_exits_3_with_one_sentence(sparkling):
+    done = sparkling("run", "--backend", "cuda", "-p", "x", status=3)
+    assert "no CUDA back end" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_what_this_version_has_is_accepted(sparkling):
+    done = sparkling("run", "-p", "x", "--max-tokens", 1, "--moe", "plain", "--lm-head", "stored", "--draft", "auto",
+                     "--draft-head", 0, "--require", "moe=plain,lm-head=stored,draft=0", "--device", 0,
+                     "--precision", "fast")  # fmt: skip
+    assert done.stderr.count("the same as exact in this version") == 1
+
+
+# ---- help, version, completion ----
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_each_verb(sparkling, verb):
+    done = sparkling(verb, "--help")
+    assert done.stderr == ""
+    assert f"sparkling {verb}" in done.stdout
+    flags = set(re.findall(r"--[a-z][a-z-]*", done.stdout.split("Each option")[0]))
+    assert len(flags) <= 40, sorted(flags)
+
+
+def test_help_shows_defaults_and_units(sparkling):
+    text = sparkling("run", "--help").stdout
+    for part in ["(0.6)", "(0.95)", "12GiB", "tokens", "physical cores", "reasoning is streamed first"]:
+        assert part in text
+
+
+def test_overview_and_version(sparkling):
+    overview = sparkling("--help").stdout
+    for verb in VERBS:
+        assert verb in overview
+    version = sparkling("--version").stdout
+    for part in ["sparkling ", "commit", "build", "back ends", "reference", "cpu"]:
+        assert part in version
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_script_names_verbs_and_options(sparkling, shell):
+    script = sparkling("completion", shell).stdout
+    assert "complete -o filenames -F _sparkling sparkling" in script
+    for part in [*VERBS, "--temperature", "--routes-in", "--help"]:
+        assert part in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+# ---- option sources ----
+
+
+def test_config_file_environment_and_command_line_in_that_order(sparkling, tmp_path):
+    config = tmp_path / "sparkling.toml"
+    config.write_text("text = \"from the file\"\nmax-tokens = 3\n[tokenize]\nspecial = true\n[bench]\nin = 7\n")
+    ids = {name: sparkling("tokenize", "--text", f"from the {name}").stdout
+           for name in ["file", "environment", "command line"]}  # fmt: skip
+    assert len(set(ids.values())) == 3
+    given = ["tokenize", "--config", config]
+    assert sparkling(*given).stdout == ids["file"]
+    variables = environment(SPARKLING_TEXT="from the environment")
+    assert sparkling(*given, env=variables).stdout == ids["environment"]
+    assert sparkling(*given, "--text", "from the command line", env=variables).stdout == ids["command line"]
+    # the file itself can be named by the environment
+    assert sparkling("tokenize", env=environment(SPARKLING_CONFIG=str(config))).stdout == ids["file"]
+
+
+def test_config_file_sections_lists_and_flags(ask, tmp_path):
+    config = tmp_path / "c.ini"
+    config.write_text("temperature = 0\n[run]\nmax-tokens = 4\nignore-eos = true\nstop = [\"zzzz\", \"yyyy\"]\n")
+    answer = ask("-p", "Hi", "--config", config)
+    assert answer["usage"]["completion_tokens"] == 4
+    assert ask("-p", "Hi", "--config", config, "--max-tokens", 2)["usage"]["completion_tokens"] == 2
+
+
+def test_config_values_are_taken_whole(sparkling, tmp_path):
+    """A blank, a comma or a # inside a text belongs to it."""
+    config = tmp_path / "c.ini"
+    for value, text in [("one two", "one two"), ("1,2,3", "1,2,3"), ('"a # b"', "a # b"), ("a # b", "a")]:
+        config.write_text(f"text = {value}\n")
+        assert sparkling("tokenize", "--config", config).stdout == sparkling("tokenize", "--text", text).stdout
+
+
+@pytest.mark.parametrize("text, status, expected", [
+    ("temperatur = 1\n", 2, "unknown option 'temperatur'; did you mean 'temperature'?"),
+    ("[runn]\ntemperature = 1\n", 2, "unknown section [runn]; did you mean 'run'?"),
+    ("temperature = \"hot\"\n", 2, "found 'hot'"),
+    (None, 1, "No such file"),
+    ("temperature 1\n", 1, "line 1: expected '=' after 'temperature', found '1'"),
+    ("\0\1\2", 1, "expected a [section] or 'option = value'"),
+    ("[bench]\nnonsense = 1\n", 2, "unknown option 'nonsense'"),
+    ("[bench]\nin = lots\n", 2, "found 'lots'"),
+    ("top-k = [1, 2]\n", 2, "expected one value, found a list of 2"),
+    ("seed = 1\nseed = 2\n", 2, "seed: expected once"),
+])  # fmt: skip
+def test_bad_config_files_name_the_file(sparkling, tmp_path, text, status, expected):
+    config = tmp_path / "bad.toml"
+    if text is not None:
+        config.write_text(text)
+    done = sparkling("run", "-p", "x", "--config", config, status=status)
+    assert expected in done.stderr and "bad.toml" in done.stderr
+
+
+def test_environment_values_are_checked_and_slips_are_named(sparkling):
+    done = sparkling("run", "-p", "x", env=environment(SPARKLING_TOP_K="many"), status=2)
+    assert "--top-k (or SPARKLING_TOP_K): expected a whole number" in done.stderr
+    done = sparkling("tokenize", "--text", "x", env=environment(SPARKLING_TEMPERTURE="0"))
+    assert "did you mean SPARKLING_TEMPERATURE?" in done.stderr
+
+
+def test_model_from_the_environment(sparkling, checkpoint):
+    done = sparkling("inspect", "--json", env=environment(SPARKLING_MODEL=str(checkpoint)))
+    assert json.loads(done.stdout)["config"]["hidden_size"] == 64
+    done = sparkling("inspect", env=environment(SPARKLING_MODEL="/nowhere"), status=1)
+    assert "/nowhere (from SPARKLING_MODEL)" in done.stderr
