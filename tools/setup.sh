@@ -1,14 +1,15 @@
 #!/bin/bash
-# Installs what a build (`setup.sh build`), the tests (`test`) or continuous integration (`ci`) need on Debian 12 or
-# Ubuntu 24.04, and nothing that is there already: with everything in place it makes no network call.
+# Installs what a build (`setup.sh build`), the tests (`test`), the micro benchmarks (`bench`) or continuous integration
+# (`ci`) need on Debian 12 or Ubuntu 24.04, and nothing that is there already: with everything in place it makes no network call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build="g++ cmake ninja-build pkg-config libcli11-dev libspdlog-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev
   libedit-dev libcpp-httplib-dev prometheus-cpp-dev libgtest-dev librapidcheck-dev"
 test="$build python3-venv"
+bench="$build libbenchmark-dev"
 # libpython3-stdlib is what the sanitizers' symboliser and clang-tidy's runner need python3 for.
-ci="$test git clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev qemu-user"
+ci="$test libbenchmark-dev git clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev qemu-user"
 # The cross compiler and the emulator serve the other architecture's check; on an Arm machine the native run is it.
 if [ "$(uname -m)" = x86_64 ]; then ci="$ci g++-aarch64-linux-gnu"; fi
 
@@ -16,8 +17,9 @@ what=${1:-build}
 case $what in
   build) packages=$build ;;
   test) packages=$test ;;
+  bench) packages=$bench ;;
   ci) packages=$ci ;;
-  *) echo "usage: tools/setup.sh [build|test|ci]" >&2; exit 2 ;;
+  *) echo "usage: tools/setup.sh [build|test|bench|ci]" >&2; exit 2 ;;
 esac
 
 # A tool that came from elsewhere (a newer cmake, a compiler of the user's) is as good as its package.
@@ -55,7 +57,7 @@ if [ -n "$missing" ]; then
 fi
 
 # The Python environment of the tests. .venv/requirements.txt is what is in it.
-if [ "$what" != build ] && ! cmp -s tests/requirements.txt .venv/requirements.txt; then
+if { [ "$what" = test ] || [ "$what" = ci ]; } && ! cmp -s tests/requirements.txt .venv/requirements.txt; then
   echo "setup: making .venv from tests/requirements.txt" >&2
   python=/usr/bin/python3
   [ -x $python ] || python=python3
