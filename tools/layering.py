@@ -23,7 +23,9 @@ LAYERS = {
     "formats": r"(base|formats)/.*",
     "text": r"(base|text)/.*",
     "backend/cpu": rf"base/.*|formats/quant\.h|{SEAM}|backend/cpu/.*",
-    "backend/cuda": rf"base/.*|formats/quant\.h|{SEAM}|backend/cuda/.*",
+    # device_tools.h: declared beside the seam, because the command line may not look into backend/cuda. args.cuh: what host
+    # and kernels must agree on, once.
+    "backend/cuda": rf"base/.*|formats/quant\.h|{SEAM}|backend/device_tools\.h|backend/cuda/.*|kernels/args\.cuh",
     "backend": r"base/.*|formats/quant\.h|backend/\w+\.h",
     "kernels": r"kernels/.*\.cuh",
     "model": rf"(base|formats|model)/.*|{SEAM}",
@@ -48,7 +50,7 @@ THIRD_PARTY = [
 
 # What <...> may name without being third party: the standard library and the operating system.
 SYSTEM = re.compile(r"[a-z_0-9]+|(sys|linux|asm|arpa|netinet|bits)/\w+\.h|\w+intrin\.h|arm_\w+\.h|"
-                    r"(cpuid|dirent|dlfcn|errno|fcntl|glob|malloc|poll|pthread|pwd|sched|signal|stdlib|string|termios|unistd)\.h")
+                    r"(cpuid|dirent|dlfcn|errno|fcntl|glob|malloc|poll|pthread|pwd|sched|signal|spawn|stdlib|string|termios|unistd)\.h")
 
 LIMITS = {".cuh": 1200}  # lines; kernels are long because their constants and layouts are beside the loops
 LIMIT = 1000

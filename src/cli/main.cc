@@ -1,5 +1,6 @@
 // The executable: options in, one verb, exit status out. Every exception ends here and nowhere
 // else.
+#include "backend/device_tools.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/options.h"
@@ -40,6 +41,7 @@ int dispatch(const Options& o) {
 }
 
 int run(int argc, char** argv) {
+  if (is_compile_helper(argc, argv)) return run_compile_helper();
   install_signals();
   const Options options = parse_options(argc, argv);
   set_log_level(options.log);

@@ -1,0 +1,273 @@
+// What host and device must agree on, in one place: arguments of the kernels and the constants that
+// decide how work is cut. Read by both compilers, so plain structs of built-in types only.
+//
+// Every kernel takes one struct by value. The host puts its own sizes and constants in front of
+// each program as static_asserts (backend/cuda/catalog.cc), so that a disagreement does not
+// compile.
+#pragma once
+
+namespace spk::gpu {
+
+using i64 = long long;
+
+// Weight formats, numbered as spk::Format (formats/quant.h).
+enum Code : int { kF32, kBf16, kFp8, kMxfp4, kInt4, kFp8Row };
+
+constexpr int kWarp = 32;
+constexpr int kThreads = 256;  // of a block, where a kernel has no reason for another number
+constexpr int kWarps = kThreads / kWarp;
+
+// Real numbers, row-major; stride in elements between rows.
+struct View {
+  float* data;
+  i64 stride;
+};
+struct IntView {
+  int* data;
+  i64 stride;
+};
+
+// A stored matrix. Rows of codes start at multiples of 16 bytes (row_bytes is one), the rest of a
+// row is zero, so that 16-byte loads need no guard. Scales: FP8 float [ceil(rows / 128), ceil(cols
+// / 128)], FP8 by row float [rows], MXFP4 bytes and INT4 BF16 [rows, cols / 32], as in the files.
+struct Matrix {
+  const unsigned char* codes;
+  const unsigned char* scales;
+  i64 row_bytes;
+  int rows;
+  int cols;
+};
+
+// What changes from step to step, in device memory, so that a launch can be replayed unmodified.
+struct StepInfo {
+  i64 first_position;
+  int rows;
+  int fold;    // rows of the verify pass before that were accepted
+  int verify;  // the states are not written; records are
+};
+
+// ---- rows.cuh ----
+struct EmbedArgs {
+  Matrix table;
+  const int* tokens;
+  i64 token_stride;
+  View y;
+};
+struct NormArgs {  // y = w * x / sqrt(mean(x^2) + eps); with add: x += o first
+  View x, o, y;
+  const float* w;
+  int cols;
+  float eps;
+};
+struct AddArgs {  // x += o
+  View x, o;
+  int cols;
+};
+struct SwigluArgs {  // gate = min(silu(gate), limit) * clip(up, +-limit); limit 0: none
+  View gate, up;
+  int cols;
+  float limit;
+};
+struct NormGateArgs {  // o = rms_norm per head * sigmoid(gate)
+  View o, gate;
+  const float* w;
+  int heads;
+  float eps;
+};
+struct HeadGateArgs {  // o[head] *= sigmoid(gate[head])
+  View o, gate;
+  int cols;
+  int v_dim;
+};
+
+// ---- matvec.cuh, matmul.cuh ----
+constexpr int kMaxRowsInvariant = 8;  // up to here a row's bits do not depend on its neighbours
+constexpr int kWeightRows = 4;        // weight rows of a warp: they share the loads of x
+struct ProductArgs {  // y[i] = w x[i]; `batch` products that lie side by side (heads of a matrix)
+  Matrix w;
+  View x, y;
+  int n;                 // rows of x
+  int rows;              // weight rows of one product
+  i64 first_row;         // of the first product
+  i64 w_batch;           // weight rows from product to product
+  i64 x_batch, y_batch;  // elements
+};
+constexpr int kTileRows = 64;   // matmul.cuh: weight rows,
+constexpr int kTileCols = 64;   // rows of x
+constexpr int kTileDepth = 32;  // and columns of one step
+
+// ---- kda.cuh ----
+constexpr int kMaxVerifyRows = 8;
+constexpr int kKdaChunk = 64;    // rows of a chunk, and the grid of positions that it ends on
+constexpr int kKdaColumns = 32;  // value columns of a block: one warp's lanes
+constexpr int kKdaSlices = 8;    // parts of a head's keys, each summed by one warp
+constexpr int kKdaSlab = 1024;   // rows of one launch of the chunked form
+struct ConvArgs {
+  View x[3];             // q, k, v
+  const float* taps[3];  // [channels, kernel]
+  View tail;             // [3 * (kernel - 1), channels]
+  View record;           // [3 * kMaxVerifyRows, channels]
+  const StepInfo* step;
+  int channels;
+};
+struct KdaGateArgs {
+  View f, b;
+  const float* a_log;    // [heads]
+  const float* dt_bias;  // [heads * D]
+  int heads;
+  float lower_bound;
+};
+struct KdaArgs {
+  View q, k, v, g, beta, o;
+  View state;                         // [heads * D, D]
+  View record_k, record_u, record_g;  // [kMaxVerifyRows, heads * D]
+  const StepInfo* step;
+  int n;
+};
+struct FoldTailArgs {
+  View tail, record;
+  int channels;
+  int past;  // kernel - 1
+  int rows;  // below 0: the step's fold
+  const StepInfo* step;
+};
+struct FoldStateArgs {
+  View state, record_k, record_u, record_g;
+  int rows;  // below 0: the step's fold
+  const StepInfo* step;
+};
+// Workspace of the chunked form, per row of a slab and head: see kda.cuh.
+struct KdaChunkArgs {
+  View q, k, v, g, beta, o, state;
+  float* q_start;  // [slab, heads, D] q exp(G), G from the chunk's start
+  float* k_start;  // [slab, heads, D] k exp(G)
+  float* k_end;    // [slab, heads, D] k exp(sum of g up to the chunk's end)
+  float* unit_q;   // [slab, heads, D]
+  float* unit_k;
+  float* a;            // [slab, heads, kKdaChunk]
+  float* p;            // [slab, heads, kKdaChunk]
+  float* decay;        // [chunks, heads, D] exp(G) at the chunk's end
+  i64 first_position;  // of row 0 of the views
+  int n;
+  int heads;
+};
+
+// ---- mla.cuh ----
+constexpr int kSegment = 512;  // positions of one piece of attention: a grid of absolute positions
+constexpr int kAttendHeads = 4;  // heads of one block; they share the reads of the latents
+struct RopeTableArgs {
+  const double* turns;  // [half] half turns per position: frequency / pi
+  View cosine, sine;    // [rows, half]
+  const StepInfo* step;
+  int half;
+  double factor;
+};
+struct RopeArgs {
+  View q;
+  View cosine, sine;
+  int heads, width, nope, half;
+};
+struct LatentAppendArgs {
+  View kv, latent;
+  View cosine, sine;
+  const float* w;
+  const StepInfo* step;
+  int latent_dim, half;
+  float eps;
+};
+struct AbsorbArgs {  // q_latent[h] = W_UK[h]^T q_nope[h]
+  Matrix w;
+  View q, q_latent;
+  int n, heads, nope, width, per_head, latent;
+};
+struct AttendArgs {
+  View q_latent, q, latent, z;
+  float* piece_z;    // [segments, rows, heads, latent]: split form only
+  float* piece_top;  // [segments, rows, heads]
+  float* piece_sum;
+  const StepInfo* step;
+  int n, heads, nope, width, segments;
+  float scale;
+};
+
+// ---- moe.cuh ----
+constexpr int kMaxExperts = 1024;
+constexpr int kMaxGroups = 64;
+constexpr int kMaxTopK = 32;
+constexpr int kExpertRows = 8;    // rows of one work item
+constexpr int kExpertSlab = 256;  // rows of one launch
+struct RouteArgs {
+  View scores;  // [rows, experts], router products; become sigmoids
+  const float* bias;
+  IntView forced;  // data null: none
+  IntView ids;
+  View weights;
+  int n, experts, top_k, groups, keep_groups;
+  float scale;
+};
+struct ExpertWeights {  // of one expert
+  Matrix gate, up, down;
+};
+// Pairs are (row, slot): row * top_k + slot. An item is one expert with up to kExpertRows pairs.
+struct ItemsArgs {
+  IntView ids;
+  int* items;  // [max items, 2 + kExpertRows]: expert, count, pairs
+  int* count;
+  int n, experts, top_k;
+};
+constexpr int kItemInts = 2 + kExpertRows;
+struct ExpertsArgs {
+  const ExpertWeights* experts;
+  const int* items;
+  const int* count;
+  View x;      // [rows, hidden]
+  float* act;  // [pairs, width]
+  float* out;  // [pairs, hidden]
+  int top_k, width, hidden;
+  float limit;
+};
+struct ExpertSumArgs {
+  const float* out;  // [pairs, hidden]
+  View weights;
+  const float* shared;  // [rows, hidden], null: none
+  View o;
+  int top_k, hidden;
+};
+struct QuantiseArgs {  // x becomes the nearest E4M3 times a power of two per 32 columns
+  View x, y;
+  int cols;
+};
+
+// ---- sample.cuh ----
+struct SampleArgs {
+  const float* logits;       // [vocab]
+  const int* prompt_count;   // [vocab] or null
+  const int* answer_count;   // [vocab] or null
+  const int* bias_ids;       // [bias_count]
+  const float* bias_values;  // added as float
+  float* work;               // [vocab] adjusted logits
+  double* weights;           // [vocab] weights of the surviving ids, 0 elsewhere; null: not wanted
+  double* total;             // their sum
+  int* out;                  // [2]: the token, then status
+  i64 position;
+  unsigned long long seed, choice;
+  double temperature, top_p, min_p;
+  double repetition_penalty, presence_penalty, frequency_penalty;
+  i64 top_k;
+  int bias_count;
+  int vocab;
+};
+enum SampleStatus : int { kSampled = 0, kSawNan = 1, kNoFinite = 2 };
+struct RejectArgs {
+  const double* p;  // [vocab] weights of the target and their sum
+  const double* p_total;
+  const double* q;
+  const double* q_total;
+  const int* draft;
+  int* out;  // [2]: the token, whether the draft was taken
+  i64 position;
+  unsigned long long seed, choice;
+  int vocab;
+};
+
+}  // namespace spk::gpu

@@ -1,0 +1,95 @@
+// Primitives of all kernels: scalar formats, sums over a warp or a block in one fixed order.
+//
+// No toolkit header, no host header: built-in types and functions of the compiler only. Sums are
+// the same bits whatever else runs: a fixed tree over lanes, then warps in order; products and sums
+// are one rounding only where fmaf says so (the compiler may not contract). Every kernel is a
+// template, so that a program compiles only the one that it names.
+#pragma once
+
+#include "kernels/args.cuh"
+
+// A shared array of a block. A macro, because tests run these sources on the host, where it comes
+// from an arena (tests/support/emulator.h).
+#ifndef SPK_SHARED
+#define SPK_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+#endif
+#define SPK_DEVICE __device__ __forceinline__
+
+namespace spk::gpu {
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// Butterfly: every lane ends with the same bits.
+SPK_DEVICE float warp_sum(float x) {
+#pragma unroll
+  for (int d = kWarp / 2; d > 0; d /= 2) x += __shfl_xor_sync(kAllLanes, x, d);
+  return x;
+}
+SPK_DEVICE float warp_max(float x) {
+#pragma unroll
+  for (int d = kWarp / 2; d > 0; d /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, x, d);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+// Sum over the kThreads of a block; all get it. Ends with a barrier, so that it can be called
+// again.
+SPK_DEVICE float block_sum(float x) {
+  SPK_SHARED(float, parts, kWarps);
+  x = warp_sum(x);
+  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float sum = parts[0];
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) sum += parts[w];
+  __syncthreads();
+  return sum;
+}
+
+SPK_DEVICE float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+SPK_DEVICE float silu(float x) { return x / (1.f + expf(-x)); }
+
+// Comparisons that let a NaN through: fminf would hide it.
+SPK_DEVICE float at_most(float x, float limit) { return x > limit ? limit : x; }
+SPK_DEVICE float at_least(float x, float limit) { return x < limit ? limit : x; }
+SPK_DEVICE float activate(float gate, float up, float limit) {
+  const float a = silu(gate);
+  if (limit > 0.f) return at_most(a, limit) * at_least(at_most(up, limit), -limit);
+  return a * up;
+}
+
+// ---- scalar formats ----
+SPK_DEVICE float bf16_to_float(unsigned bits) { return __uint_as_float(bits << 16); }
+// E4M3's exponent and mantissa put into a float's, 2^120 too small (subnormals included): exact.
+SPK_DEVICE float e4m3_to_float(unsigned code) {
+  return __uint_as_float((code & 0x7fu) << 20 | (code & 0x80u) << 24) * 0x1p120f;
+}
+// The same with E2M1's two and one bits: 2^126 too small.
+SPK_DEVICE float e2m1_to_float(unsigned code) {
+  return __uint_as_float((code & 7u) << 22 | (code & 8u) << 28) * 0x1p126f;
+}
+SPK_DEVICE float e8m0_to_float(unsigned code) {
+  return __uint_as_float(code == 0 ? 0x00400000u : code << 23);
+}
+// Nearest E4M3 value, ties to even, saturating at 448; NaN stays NaN.
+SPK_DEVICE float round_to_e4m3(float x) {
+  const float a = fabsf(x);
+  float r;
+  if (a < 0x1p-6f) {
+    r = rintf(a * 0x1p9f) * 0x1p-9f;
+  } else {
+    // Keep three bits below the leading one: add half of the dropped part, ties to even.
+    const unsigned bits = __float_as_uint(a);
+    r = __uint_as_float((bits + 0x7ffffu + ((bits >> 20) & 1u)) & 0xfff00000u);
+    r = at_most(r, 448.f);
+  }
+  if (x != x) return x;
+  return copysignf(r, x);
+}
+
+SPK_DEVICE const float* row_of(const View& v, i64 row) { return v.data + row * v.stride; }
+SPK_DEVICE float* row_at(const View& v, i64 row) { return v.data + row * v.stride; }
+
+}  // namespace spk::gpu

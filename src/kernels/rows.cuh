@@ -1,0 +1,80 @@
+// Verbs that go over rows of activations: embedding, norms, sums, activations, gates.
+//
+// All are bound by launch and latency at 1..8 rows; a block takes a row.
+#pragma once
+
+#include "kernels/weights.cuh"
+
+namespace spk::gpu {
+
+// Grid: rows.
+template <int F>
+__global__ void __launch_bounds__(kThreads) embed(const EmbedArgs a) {
+  const i64 token = a.tokens[blockIdx.x * a.token_stride];
+  float* y = row_at(a.y, blockIdx.x);
+  for (int c = threadIdx.x; c < a.table.cols; c += kThreads) y[c] = weight_at<F>(a.table, token, c);
+}
+
+// Grid: rows.
+template <bool kAdd>
+__global__ void __launch_bounds__(kThreads) rms_norm(const NormArgs a) {
+  float* x = row_at(a.x, blockIdx.x);
+  float* y = row_at(a.y, blockIdx.x);
+  float sum = 0.f;
+  for (int c = threadIdx.x; c < a.cols; c += kThreads) {
+    float value = x[c];
+    if constexpr (kAdd) {
+      value += row_of(a.o, blockIdx.x)[c];
+      x[c] = value;
+    }
+    sum = fmaf(value, value, sum);
+  }
+  const float scale = 1.f / sqrtf(block_sum(sum) / static_cast<float>(a.cols) + a.eps);
+  // A thread reads what it wrote itself; y may be x.
+  for (int c = threadIdx.x; c < a.cols; c += kThreads) y[c] = a.w[c] * (x[c] * scale);
+}
+
+// Grid: (columns / kThreads, rows); also the next two.
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) add_rows(const AddArgs a) {
+  const int c = blockIdx.x * kThreads + threadIdx.x;
+  if (c < a.cols) row_at(a.x, blockIdx.y)[c] += row_of(a.o, blockIdx.y)[c];
+}
+
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) swiglu(const SwigluArgs a) {
+  const int c = blockIdx.x * kThreads + threadIdx.x;
+  if (c >= a.cols) return;
+  float* gate = row_at(a.gate, blockIdx.y) + c;
+  *gate = activate(*gate, row_of(a.up, blockIdx.y)[c], a.limit);
+}
+
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) head_gate(const HeadGateArgs a) {
+  const int c = blockIdx.x * kThreads + threadIdx.x;
+  if (c < a.cols) row_at(a.o, blockIdx.y)[c] *= sigmoid(row_of(a.gate, blockIdx.y)[c / a.v_dim]);
+}
+
+// Grid: (heads / kWarps, rows); a warp takes a head of D.
+template <int D>
+__global__ void __launch_bounds__(kThreads) norm_gate(const NormGateArgs a) {
+  const int h = blockIdx.x * kWarps + threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  if (h >= a.heads) return;  // a whole warp
+  float* o = row_at(a.o, blockIdx.y) + h * D;
+  const float* gate = row_of(a.gate, blockIdx.y) + h * D;
+  float value[D / kWarp];
+  float sum = 0.f;
+#pragma unroll
+  for (int j = 0; j < D / kWarp; ++j) {
+    value[j] = o[j * kWarp + lane];
+    sum = fmaf(value[j], value[j], sum);
+  }
+  const float scale = 1.f / sqrtf(warp_sum(sum) / static_cast<float>(D) + a.eps);
+#pragma unroll
+  for (int j = 0; j < D / kWarp; ++j) {
+    const int c = j * kWarp + lane;
+    o[c] = a.w[c] * (value[j] * scale) * sigmoid(gate[c]);
+  }
+}
+
+}  // namespace spk::gpu
