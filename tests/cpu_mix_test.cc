@@ -409,7 +409,7 @@ TEST(CpuMoe, RowsDoNotDependOnEachOther) {
   ModelShape shape = small_shape();
   Verbs v(shape);
   const auto moe = random_moe(v, Format::kMxfp4, Format::kFp8, 0, 0);
-  const int64_t rows = 40;
+  const int64_t rows = 40, pass = kMaxVerify;
   const auto h = v.random(rows, shape.hidden), weight = v.random(rows, shape.top_k);
   const auto one = v.random(rows, shape.hidden), all = v.random(rows, shape.hidden);
   std::vector<int32_t> chosen;
@@ -424,6 +424,19 @@ TEST(CpuMoe, RowsDoNotDependOnEachOther) {
                 one[i].slice_rows(r, 1));
   });
   for (size_t i = 1; i < v.size(); ++i) EXPECT_EQ(v.read(one, i), v.read(all, i));
+  const auto each = v.random(pass, shape.hidden), together = v.random(pass, shape.hidden);
+  v.begin(StepKind::kVerify, pass, 0);
+  v.each([&](Backend& b, size_t i) {
+    b.experts(h[i].slice_rows(0, pass), moe[i], ids[i].slice_rows(0, pass),
+              weight[i].slice_rows(0, pass), together[i]);
+  });
+  v.begin(StepKind::kDecode, 1, 0);
+  v.each([&](Backend& b, size_t i) {
+    for (int64_t r = 0; r < pass; ++r)
+      b.experts(h[i].slice_rows(r, 1), moe[i], ids[i].slice_rows(r, 1), weight[i].slice_rows(r, 1),
+                each[i].slice_rows(r, 1));
+  });
+  for (size_t i = 1; i < v.size(); ++i) EXPECT_EQ(v.read(each, i), v.read(together, i));
 }
 
 // faults.md A14: exact top-k, ties to the lowest index, groups left out by minus infinity although

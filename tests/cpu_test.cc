@@ -50,27 +50,33 @@ TEST(CpuMatmul, EqualsReferenceInEveryFormatAndShape) {
   }
 }
 
-// The promise that drafts and prefill rest on: a row among others has the bits of the row alone.
+// The promise that drafts and prefill rest on: a row among others has the bits of the row alone,
+// among those of a prompt however it is cut, and among those of a verify pass and the one of a
+// plain step.
 TEST(CpuMatmul, RowsDoNotDependOnEachOther) {
   Verbs v(small_shape());
   for (Format format : kAllFormats) {
     const auto w = v.weight(67, 288, format);
     const auto x = v.random(200, 288);
-    const auto alone = v.rows(200, 67, [](int64_t, int64_t) { return 0; });
-    v.begin(StepKind::kPrefill, 200, 0);
-    for (int64_t r = 0; r < 200; ++r)
-      v.each([&](Backend& b, size_t i) {
-        if (i > 0) b.matmul(x[i].slice_rows(r, 1), w[i], alone[i].slice_rows(r, 1));
-      });
-    for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 64, 200}) {
-      const auto y = v.rows(n, 67, [](int64_t, int64_t) { return 0; });
-      v.each([&](Backend& b, size_t i) {
-        if (i > 0) b.matmul(x[i].slice_rows(0, n), w[i], y[i]);
-      });
-      for (size_t i = 1; i < v.size(); ++i) {
-        const auto many = v.read(y, i), one = v.read(alone, i);
-        EXPECT_EQ(std::memcmp(many.data(), one.data(), many.size() * sizeof(float)), 0)
-            << format_name(format) << " " << v.backend(i).description() << " n=" << n;
+    for (StepKind kind : {StepKind::kPrefill, StepKind::kVerify}) {
+      const auto alone = v.rows(200, 67, [](int64_t, int64_t) { return 0; });
+      v.begin(kind == StepKind::kPrefill ? kind : StepKind::kDecode, 1, 0);
+      for (int64_t r = 0; r < 200; ++r)
+        v.each([&](Backend& b, size_t i) {
+          if (i > 0) b.matmul(x[i].slice_rows(r, 1), w[i], alone[i].slice_rows(r, 1));
+        });
+      for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 64, 200}) {
+        if (kind == StepKind::kVerify && n > kMaxVerify) break;
+        const auto y = v.rows(n, 67, [](int64_t, int64_t) { return 0; });
+        v.begin(kind, n, 0);
+        v.each([&](Backend& b, size_t i) {
+          if (i > 0) b.matmul(x[i].slice_rows(0, n), w[i], y[i]);
+        });
+        for (size_t i = 1; i < v.size(); ++i) {
+          const auto many = v.read(y, i), one = v.read(alone, i);
+          EXPECT_EQ(std::memcmp(many.data(), one.data(), many.size() * sizeof(float)), 0)
+              << format_name(format) << " " << v.backend(i).description() << " n=" << n;
+        }
       }
     }
   }

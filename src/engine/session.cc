@@ -107,8 +107,7 @@ std::span<const float> Session::logits() {
 }
 
 void Session::run(std::span<const int32_t> tokens) {
-  const StepKind kind = tokens.size() == 1 ? StepKind::kDecode : StepKind::kPrefill;
-  const Advance step{tokens, kind, drafts_, {}, {}};
+  const Advance step{tokens, StepKind::kPrefill, drafts_, {}, {}};
   try {
     advance(step);
     if (drafts_) advance_mtp(step, [](int64_t, const Rows&) {});

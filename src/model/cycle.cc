@@ -87,7 +87,8 @@ Rows Cycle::extend(int64_t rows) {
   for (int64_t at = 0; at < rows;) {
     const int64_t n = std::min(rows - at, rows_);
     Step step;
-    step.kind = StepKind::kPrefill;
+    // The draft layer has no recurrent state: its few rows are as good a verify pass.
+    step.kind = n <= kMaxVerify ? StepKind::kVerify : StepKind::kPrefill;
     step.rows = n;
     step.first_position = waiting_position_ + at;
     step.tokens = step_tokens_.slice_rows(0, n);

@@ -146,13 +146,18 @@ class CpuBackend final : public Backend {
   // A join costs about 1 us; 16,384 multiply-adds in vector code about as much.
   static constexpr int64_t kJoinWorth = 1 << 15;
 
-  // Rows of a task, a multiple of 4, when n rows of x meet `rows` weight rows of `cols` columns in
-  // all.
-  int64_t block_rows(int64_t rows, int64_t cols, int64_t n) const;
-  void multiply(std::span<const Product> products, int64_t n);
+  // Whether this step's products take matvec (direct) or the panels; decides the bits of a result.
+  bool direct(int64_t n) const;
+  bool experts_direct(int64_t n) const;
+  // Rows of a task (direct: a multiple of 4, else of kLanes) out of `rows` weight rows of `cols`
+  // columns in all.
+  int64_t block_rows(int64_t rows, int64_t cols, bool direct) const;
+  void multiply(std::span<const Product> products, int64_t n, bool direct);
+  void multiply_rows(const Rows& x, std::span<const Weight* const> w, std::span<const Rows> y,
+                     bool direct);
   // y[i][at + r - first] = w[r] . x[i]
   void multiply_block(const Matrix& w, int64_t first, int64_t last, const float* const* x,
-                      int64_t n, float* const* y, int64_t at, int worker);
+                      int64_t n, float* const* y, int64_t at, bool direct, int worker);
   void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
 
   void kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64_t last, float* work);

@@ -15,8 +15,17 @@ namespace {
 
 // Outputs of all pairs for one block of hidden columns, per worker: 512 KiB.
 constexpr int64_t kSumFloats = 128 * 1024;
+// Experts per chosen one, from which an expert's rows are too few for panels.
+constexpr int64_t kDirectFrom = 16;
 
 }  // namespace
+
+// A prompt's chunk brings an expert of a wide model only a few rows, for which making panels costs
+// more than they save. A property of the model, so that it does not depend on where a prompt is
+// cut.
+bool CpuBackend::experts_direct(int64_t n) const {
+  return direct(n) || shape_.experts > kDirectFrom * shape_.top_k;
+}
 
 // Fills routed_ (used experts, ascending, then the shared one as expert -1), pair_of_[row * top_k +
 // slot] and x_.
@@ -57,12 +66,11 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
   const auto ffn = [&](const Routed& r) -> const Ffn& {
     return r.expert < 0 ? moe.shared : moe.experts[static_cast<size_t>(r.expert)];
   };
-  int64_t width = 0, rows = 0, most = 0, work = 0;
+  int64_t width = 0, rows = 0, work = 0;
   for (const Routed& r : routed_) {
     const Ffn& f = ffn(r);
     width = std::max(width, f.gate.rows);
     rows += f.gate.rows;
-    most = std::max(most, r.count);
     work += r.count * f.gate.rows * hidden;
     count(f.gate);
     count(f.up);
@@ -78,13 +86,14 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     up_rows[p] = act + (pairs + p) * stride;
   }
 
-  const int64_t block = block_rows(rows, hidden, most);
+  const bool routed_few = experts_direct(n), shared_few = direct(n);
+  const int64_t block = block_rows(rows, hidden, routed_few && shared_few);
   const int64_t blocks = ceil_div(width, block);
   const auto used = static_cast<int64_t>(routed_.size());
   // Down: a task takes some hidden columns of every pair, so that it can finish their sums.
-  const int64_t fair = round_up(ceil_div(hidden, 4 * team_.size()), 4);
-  const int64_t columns =
-      std::min<int64_t>({64, fair, std::max<int64_t>(16, kSumFloats / pairs / 4 * 4)});
+  const int64_t fair = round_up(ceil_div(hidden, 4 * team_.size()), kLanes);
+  const int64_t columns = std::min<int64_t>(
+      {64, fair, std::max<int64_t>(kLanes, kSumFloats / pairs / kLanes * kLanes)});
   const int64_t down_floats = columns * stride;  // decoded weights of one block
   reserve_workers(std::max(block * round_up(hidden, kLanes), down_floats + pairs * columns));
   out_.resize(static_cast<size_t>(pairs * team_.size()));
@@ -97,8 +106,9 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     const float* const* x = x_.data() + r.first;
     float* const* gate = gate_rows + r.first;
     float* const* up = up_rows + r.first;
-    multiply_block(matrix_of(f.gate), first, last, x, r.count, gate, first, worker);
-    multiply_block(matrix_of(f.up), first, last, x, r.count, up, first, worker);
+    const bool few = r.expert < 0 ? shared_few : routed_few;
+    multiply_block(matrix_of(f.gate), first, last, x, r.count, gate, first, few, worker);
+    multiply_block(matrix_of(f.up), first, last, x, r.count, up, first, few, worker);
     const auto limit = static_cast<float>(r.expert < 0 ? moe.shared_limit : moe.routed_limit);
     for (int64_t i = 0; i < r.count; ++i)
       kernels_.swiglu(gate[i] + first, up[i] + first, limit, last - first);
@@ -111,7 +121,7 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     for (int64_t p = 0; p < pairs; ++p) out_rows[p] = out + p * columns;
     for (const Routed& r : routed_)
       multiply_block(matrix_of(ffn(r).down), first, last, gate_rows + r.first, r.count,
-                     out_rows + r.first, 0, worker);
+                     out_rows + r.first, 0, r.expert < 0 ? shared_few : routed_few, worker);
     for (int64_t i = 0; i < n; ++i) {
       float* sum = row_of(o, i) + first;
       const int64_t* slot = pair_of_.data() + i * top_k;

@@ -23,26 +23,32 @@ constexpr int64_t kMaxProducts = 8;
 
 }  // namespace
 
-int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, int64_t n) const {
-  const int64_t weights = n <= kDirectRows ? kStreamWeights : kDecodedWeights;
+// Rows of a prompt always take the panels, however few are left of it: cutting a prompt elsewhere
+// changes no bit.
+bool CpuBackend::direct(int64_t n) const {
+  return n <= kDirectRows && step_.kind != StepKind::kPrefill;
+}
+
+int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
+  const int64_t weights = direct ? kStreamWeights : kDecodedWeights;
   const int64_t fair = ceil_div(rows, kTasksPerWorker * team_.size());
-  return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), 4), 4, 256);
+  const int64_t step = direct ? 4 : kLanes;
+  return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), step), step, 256);
 }
 
 void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const float* const* x,
-                                int64_t n, float* const* y, int64_t at, int worker) {
-  if (n <= kDirectRows) {
-    kernels_.matvec(w, first, last, x, n, y, at);
+                                int64_t n, float* const* y, int64_t at, bool direct, int worker) {
+  if (direct) {
+    for (int64_t i = 0; i < n; i += kDirectRows)
+      kernels_.matvec(w, first, last, x + i, std::min<int64_t>(n - i, kDirectRows), y + i, at);
     return;
   }
-  const int64_t stride = round_up(w.cols, kLanes);
-  float* decoded = worker_floats(worker, (last - first) * stride);
-  for (int64_t r = first; r < last; ++r)
-    kernels_.decode(w, r, 0, w.cols, decoded + (r - first) * stride);
-  kernels_.dots(decoded, stride, last - first, w.cols, x, n, y, at);
+  float* decoded = worker_floats(worker, round_up(last - first, kLanes) * w.cols);
+  kernels_.panels(w, first, last, decoded);
+  kernels_.panel_dots(decoded, last - first, w.cols, x, n, y, at);
 }
 
-void CpuBackend::multiply(std::span<const Product> products, int64_t n) {
+void CpuBackend::multiply(std::span<const Product> products, int64_t n, bool direct) {
   SPK_CHECK(products.size() <= kMaxProducts);
   int64_t rows = 0, cols = 0, work = 0;
   for (const Product& p : products) {
@@ -50,8 +56,8 @@ void CpuBackend::multiply(std::span<const Product> products, int64_t n) {
     cols = std::max(cols, p.w.cols);
     work += p.w.rows * p.w.cols * n;
   }
-  const int64_t block = block_rows(rows, cols, n);
-  if (n > kDirectRows) reserve_workers(block * round_up(cols, kLanes));
+  const int64_t block = block_rows(rows, cols, direct);
+  if (!direct) reserve_workers(block * round_up(cols, kLanes));
   int64_t first_task[kMaxProducts + 1] = {0};
   for (size_t i = 0; i < products.size(); ++i)
     first_task[i + 1] = first_task[i] + ceil_div(products[i].w.rows, block);
@@ -60,12 +66,13 @@ void CpuBackend::multiply(std::span<const Product> products, int64_t n) {
     while (task >= first_task[i + 1]) ++i;
     const Product& p = products[i];
     const int64_t first = (task - first_task[i]) * block;
-    multiply_block(p.w, first, std::min(first + block, p.w.rows), p.x, n, p.y, first, worker);
+    multiply_block(p.w, first, std::min(first + block, p.w.rows), p.x, n, p.y, first, direct,
+                   worker);
   });
 }
 
-void CpuBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
-                             std::span<const Rows> y) {
+void CpuBackend::multiply_rows(const Rows& x, std::span<const Weight* const> w,
+                               std::span<const Rows> y, bool direct) {
   SPK_CHECK(w.size() == y.size() && w.size() <= kMaxProducts);
   const auto n = static_cast<size_t>(x.rows);
   x_.resize(n);
@@ -78,7 +85,12 @@ void CpuBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
     products[j] = {matrix_of(*w[j]), x_.data(), y_.data() + j * n};
     count(*w[j]);
   }
-  multiply({products, w.size()}, x.rows);
+  multiply({products, w.size()}, x.rows, direct);
+}
+
+void CpuBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
+                             std::span<const Rows> y) {
+  multiply_rows(x, w, y, direct(x.rows));
 }
 
 void CpuBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
@@ -87,7 +99,9 @@ void CpuBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
 }
 
 void CpuBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
-  matmul(hidden, weight_of(head), y);
+  // The rows that follow a prompt, a drafted one or those of a verify pass: few at any time.
+  const Weight* const weights[] = {&weight_of(head)};
+  multiply_rows(hidden, weights, {&y, 1}, hidden.rows <= kDirectRows);
 }
 
 void CpuBackend::embed(const Weight& table, const Ints& tokens, const Rows& y) {

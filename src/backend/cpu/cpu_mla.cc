@@ -103,8 +103,9 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
       x_[static_cast<size_t>(h * n + i)] = row_of(z, i) + h * shape_.latent;
       y_[static_cast<size_t>(h * n + i)] = row_of(o, i) + h * shape_.v_dim;
     }
-  const int64_t block =
-      std::min(round_up(shape_.v_dim, 4), block_rows(heads * shape_.v_dim, shape_.latent, n));
+  const bool few = direct(n);
+  const int64_t block = std::min(round_up(shape_.v_dim, kLanes),
+                                 block_rows(heads * shape_.v_dim, shape_.latent, few));
   const int64_t blocks = ceil_div(shape_.v_dim, block);
   reserve_workers(block * shape_.latent);
   run_tasks(heads * blocks, n * heads * shape_.v_dim * shape_.latent,
@@ -113,7 +114,7 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
               const int64_t last = std::min(first + block, shape_.v_dim);
               const int64_t row = h * per_head + shape_.nope;
               multiply_block(w, row + first, row + last, x_.data() + h * n, n, y_.data() + h * n,
-                             first, worker);
+                             first, few, worker);
             });
   counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.v_dim / per_head);
 }

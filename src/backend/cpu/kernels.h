@@ -1,11 +1,11 @@
 // The inner loops as a table of functions, one table per instruction set: what the verbs call, and
 // all they call.
 //
-// Contract of every table: the SAME BITS on every instruction set. Sums over k run in 16 float
-// lanes (lane i takes k = i mod 16, k ascending, fused multiply-add, missing tail terms are zeros);
-// the lanes are then added as i with i+8, i with i+4, i with i+2, i with i+1. A weight is
-// float(code) * float(scale), rounded once. Nothing depends on how many rows share a call, so one
-// row computed alone equals the same row computed among many.
+// Contract of every table: the SAME BITS on every instruction set. Sums over k (but for panel_dots)
+// run in 16 float lanes (lane i takes k = i mod 16, k ascending, fused multiply-add, missing tail
+// terms are zeros); the lanes are then added as i with i+8, i with i+4, i with i+2, i with i+1. A
+// weight is float(code) * float(scale), rounded once. Nothing depends on how many rows share a
+// call, so one row computed alone equals the same row computed among many.
 //
 // Pointers need no alignment. x and y are tables of row pointers: rows of one activation matrix, or
 // any gathered rows.
@@ -19,7 +19,7 @@
 
 namespace spk::cpu {
 
-inline constexpr int64_t kLanes = 16;
+inline constexpr int64_t kLanes = 16;  // also the rows of a panel
 // Up to so many rows of x are multiplied while the weights are decoded.
 inline constexpr int kDirectRows = 8;
 
@@ -95,6 +95,14 @@ struct Kernels {
                  float* const* y, int64_t at);
   // out[0 .. last - first) = columns [first, last) of one row; first is a multiple of 128.
   void (*decode)(const Matrix& w, int64_t row, int64_t first, int64_t last, float* out);
+
+  // More than kDirectRows rows of x: weight rows [first, last) decoded into panels of 16, as
+  // [panel][cols][16] with zeros behind the last row, then
+  // y[i][r + at] = (row r of the panels) . x[i], r < rows. The sum runs over k ascending in ONE
+  // lane: bit-equal on every instruction set and for any n, but not to matvec.
+  void (*panels)(const Matrix& w, int64_t first, int64_t last, float* out);
+  void (*panel_dots)(const float* panels, int64_t rows, int64_t cols, const float* const* x,
+                     int64_t n, float* const* y, int64_t at);
 
   // ---- products of floats ----
   // y[i][r + at] = w[r] . x[i], w: [rows, ldw] floats

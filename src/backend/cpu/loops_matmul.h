@@ -302,8 +302,9 @@ inline void decode(const Matrix& w, int64_t row, int64_t first, int64_t last, fl
   }
 }
 
-// R rows of w times N rows of x; (R + N) loads for R * N multiply-adds.
-template <int R, int N>
+// R rows of w times N rows of x; (R + N) loads for R * N multiply-adds. Whole: cols is a multiple
+// of 16; without a tail the sums never leave their registers.
+template <int R, int N, bool Whole>
 inline void dots_tile(const float* w, int64_t ldw, int64_t cols, const float* const* x,
                       float* const* y, int64_t at) {
   V16 acc[R * N];
@@ -312,14 +313,22 @@ inline void dots_tile(const float* w, int64_t ldw, int64_t cols, const float* co
   for (int r = 0; r < R; ++r) rows[r] = w + r * ldw;
   const float* in[N];
   for (int n = 0; n < N; ++n) in[n] = x[n];
-  for_lanes(cols, [&](int64_t k, int64_t count) {
+  int64_t k = 0;
+  for (; k + 16 <= cols; k += 16) {
     V16 a[R];
-    for (int r = 0; r < R; ++r) a[r] = get(rows[r] + k, count);
+    for (int r = 0; r < R; ++r) a[r] = load(rows[r] + k);
     for (int n = 0; n < N; ++n) {
-      const V16 b = get(in[n] + k, count);
+      const V16 b = load(in[n] + k);
       for (int r = 0; r < R; ++r) acc[r * N + n] = fma(a[r], b, acc[r * N + n]);
     }
-  });
+  }
+  if constexpr (!Whole) {
+    for (int n = 0; n < N; ++n) {
+      const V16 b = load_part(in[n] + k, cols - k);
+      for (int r = 0; r < R; ++r)
+        acc[r * N + n] = fma(load_part(rows[r] + k, cols - k), b, acc[r * N + n]);
+    }
+  }
   if constexpr (R == 4 && N == 4) {
     reduce4x4(acc, y, at);
   } else {
@@ -328,25 +337,34 @@ inline void dots_tile(const float* w, int64_t ldw, int64_t cols, const float* co
   }
 }
 
-template <int R>
+template <int R, bool Whole>
 inline void dots_rows(const float* w, int64_t ldw, int64_t cols, const float* const* x, int64_t n,
                       float* const* y, int64_t at) {
   constexpr int N = kWideRegisters ? 4 : 2;
   int64_t i = 0;
-  for (; i + N <= n; i += N) dots_tile<R, N>(w, ldw, cols, x + i, y + i, at);
+  for (; i + N <= n; i += N) dots_tile<R, N, Whole>(w, ldw, cols, x + i, y + i, at);
   if (N == 4 && i + 2 <= n) {
-    dots_tile<R, 2>(w, ldw, cols, x + i, y + i, at);
+    dots_tile<R, 2, Whole>(w, ldw, cols, x + i, y + i, at);
     i += 2;
   }
-  if (i < n) dots_tile<R, 1>(w, ldw, cols, x + i, y + i, at);
+  if (i < n) dots_tile<R, 1, Whole>(w, ldw, cols, x + i, y + i, at);
+}
+
+template <bool Whole>
+inline void dots_all(const float* w, int64_t ldw, int64_t rows, int64_t cols, const float* const* x,
+                     int64_t n, float* const* y, int64_t at) {
+  constexpr int R = kWideRegisters ? 4 : 2;
+  int64_t r = 0;
+  for (; r + R <= rows; r += R) dots_rows<R, Whole>(w + r * ldw, ldw, cols, x, n, y, at + r);
+  for (; r < rows; ++r) dots_rows<1, Whole>(w + r * ldw, ldw, cols, x, n, y, at + r);
 }
 
 inline void dots(const float* w, int64_t ldw, int64_t rows, int64_t cols, const float* const* x,
                  int64_t n, float* const* y, int64_t at) {
-  constexpr int R = kWideRegisters ? 4 : 2;
-  int64_t r = 0;
-  for (; r + R <= rows; r += R) dots_rows<R>(w + r * ldw, ldw, cols, x, n, y, at + r);
-  for (; r < rows; ++r) dots_rows<1>(w + r * ldw, ldw, cols, x, n, y, at + r);
+  if (cols % 16 == 0)
+    dots_all<true>(w, ldw, rows, cols, x, n, y, at);
+  else
+    dots_all<false>(w, ldw, rows, cols, x, n, y, at);
 }
 
 // M rows times V registers of columns.

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/loops_matmul.h"
 #include "backend/cpu/loops_mix.h"
+#include "backend/cpu/loops_panel.h"
 
 namespace spk::cpu::SPK_ISA {
 
@@ -11,6 +12,8 @@ inline constexpr Kernels make_table(std::string_view isa) {
   t.isa = isa;
   t.matvec = matvec;
   t.decode = decode;
+  t.panels = panels;
+  t.panel_dots = panel_dots;
   t.dots = dots;
   t.gemm = gemm;
   t.rms_norm = rms_norm;

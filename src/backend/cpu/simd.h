@@ -12,6 +12,7 @@
 //   shift_exponent(a, t): adds the low 9 bits of t's representation to a's exponent field
 //   zero_below(x, limit, a): 0 where x < limit, else a
 //   reduce, reduce4, reduce4x4: the lane sums of 1, 4 and 16 accumulators, order as in kernels.h
+//   transpose16(from, stride, to): to[j][i] = from[i * stride + j], 16 x 16
 //   bf16_32, e4m3_32 (times 2^-8), Nibbles::get32 (times the scale): 32 weights in order
 //
 // E4M3 is widened by way of fp16: its bits moved by 7 are an fp16 number with exponent bias 15

@@ -92,6 +92,32 @@ inline __m256 bf16_8(const uint8_t* p) {
   const __m128i raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
 }
+// to[j][i] = from[i * stride + j], 8 x 8, rows of to 16 apart
+inline void transpose8(const float* from, int64_t stride, float* to) {
+  __m256 half[2][4];  // [four rows][column of each 128 bits]
+  for (int g = 0; g < 2; ++g) {
+    const float* p = from + 4 * g * stride;
+    const __m256 r0 = _mm256_loadu_ps(p), r1 = _mm256_loadu_ps(p + stride);
+    const __m256 r2 = _mm256_loadu_ps(p + 2 * stride), r3 = _mm256_loadu_ps(p + 3 * stride);
+    const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(r0, r1));
+    const __m256d b = _mm256_castps_pd(_mm256_unpacklo_ps(r2, r3));
+    const __m256d c = _mm256_castps_pd(_mm256_unpackhi_ps(r0, r1));
+    const __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(r2, r3));
+    half[g][0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+    half[g][1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+    half[g][2] = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+    half[g][3] = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+  }
+  for (int c = 0; c < 4; ++c) {
+    _mm256_storeu_ps(to + 16 * c, _mm256_permute2f128_ps(half[0][c], half[1][c], 0x20));
+    _mm256_storeu_ps(to + 16 * (c + 4), _mm256_permute2f128_ps(half[0][c], half[1][c], 0x31));
+  }
+}
+inline void transpose16(const float* from, int64_t stride, float* to) {
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8) transpose8(from + i * stride + j, stride, to + 16 * j + i);
+}
+
 inline void bf16_32(const uint8_t* p, V16& a, V16& b) {
   a = {bf16_8(p), bf16_8(p + 16)};
   b = {bf16_8(p + 32), bf16_8(p + 48)};

@@ -84,6 +84,34 @@ inline void reduce4x4(const V16* a, float* const* out, int64_t at) {
   _mm_storeu_ps(out[3] + at, _mm512_extractf32x4_ps(s, 3));
 }
 
+// to[j][i] = from[i * stride + j], 16 x 16
+inline void transpose16(const float* from, int64_t stride, float* to) {
+  __m512 rows[4][4];  // [group of four rows][column of each 128 bits]
+  for (int g = 0; g < 4; ++g) {
+    const float* p = from + 4 * g * stride;
+    const __m512 r0 = _mm512_loadu_ps(p), r1 = _mm512_loadu_ps(p + stride);
+    const __m512 r2 = _mm512_loadu_ps(p + 2 * stride), r3 = _mm512_loadu_ps(p + 3 * stride);
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(r0, r1));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(r2, r3));
+    const __m512d c = _mm512_castps_pd(_mm512_unpackhi_ps(r0, r1));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(r2, r3));
+    rows[g][0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    rows[g][1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    rows[g][2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+    rows[g][3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+  }
+  for (int c = 0; c < 4; ++c) {
+    const __m512 low01 = _mm512_shuffle_f32x4(rows[0][c], rows[1][c], 0x44);
+    const __m512 low23 = _mm512_shuffle_f32x4(rows[2][c], rows[3][c], 0x44);
+    const __m512 high01 = _mm512_shuffle_f32x4(rows[0][c], rows[1][c], 0xee);
+    const __m512 high23 = _mm512_shuffle_f32x4(rows[2][c], rows[3][c], 0xee);
+    _mm512_storeu_ps(to + 16 * c, _mm512_shuffle_f32x4(low01, low23, 0x88));
+    _mm512_storeu_ps(to + 16 * (c + 4), _mm512_shuffle_f32x4(low01, low23, 0xdd));
+    _mm512_storeu_ps(to + 16 * (c + 8), _mm512_shuffle_f32x4(high01, high23, 0x88));
+    _mm512_storeu_ps(to + 16 * (c + 12), _mm512_shuffle_f32x4(high01, high23, 0xdd));
+  }
+}
+
 inline void bf16_32(const uint8_t* p, V16& a, V16& b) {
   const __m512i raw = _mm512_loadu_si512(p);
   const __m512i lo = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(raw));

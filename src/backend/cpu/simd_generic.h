@@ -117,6 +117,12 @@ inline float from_bits(uint32_t bits) {
 inline float bf16(const uint8_t* p) {
   return from_bits(static_cast<uint32_t>(p[0]) << 16 | static_cast<uint32_t>(p[1]) << 24);
 }
+// to[j][i] = from[i * stride + j], 16 x 16
+inline void transpose16(const float* from, int64_t stride, float* to) {
+  for (int j = 0; j < 16; ++j)
+    for (int i = 0; i < 16; ++i) to[16 * j + i] = from[i * stride + j];
+}
+
 inline void bf16_32(const uint8_t* p, V16& a, V16& b) {
   a = map([&](int i) { return bf16(p + 2 * i); });
   b = map([&](int i) { return bf16(p + 32 + 2 * i); });

@@ -104,6 +104,25 @@ inline V16 bf16_16(const uint8_t* p) {
            vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(y), 16)),
            vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(y), 16))}};
 }
+// to[j][i] = from[i * stride + j], 16 x 16, in blocks of 4 x 4
+inline void transpose16(const float* from, int64_t stride, float* to) {
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 16; j += 4) {
+      const float* p = from + i * stride + j;
+      const float32x4_t r0 = vld1q_f32(p), r1 = vld1q_f32(p + stride);
+      const float32x4_t r2 = vld1q_f32(p + 2 * stride), r3 = vld1q_f32(p + 3 * stride);
+      const float64x2_t even01 = vreinterpretq_f64_f32(vtrn1q_f32(r0, r1));
+      const float64x2_t even23 = vreinterpretq_f64_f32(vtrn1q_f32(r2, r3));
+      const float64x2_t odd01 = vreinterpretq_f64_f32(vtrn2q_f32(r0, r1));
+      const float64x2_t odd23 = vreinterpretq_f64_f32(vtrn2q_f32(r2, r3));
+      float* q = to + 16 * j + i;
+      vst1q_f32(q, vreinterpretq_f32_f64(vtrn1q_f64(even01, even23)));
+      vst1q_f32(q + 16, vreinterpretq_f32_f64(vtrn1q_f64(odd01, odd23)));
+      vst1q_f32(q + 32, vreinterpretq_f32_f64(vtrn2q_f64(even01, even23)));
+      vst1q_f32(q + 48, vreinterpretq_f32_f64(vtrn2q_f64(odd01, odd23)));
+    }
+}
+
 inline void bf16_32(const uint8_t* p, V16& a, V16& b) {
   a = bf16_16(p);
   b = bf16_16(p + 32);
