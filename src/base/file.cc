@@ -4,12 +4,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -38,13 +40,22 @@ class Descriptor {
   int fd_;
 };
 
+const char* kind_of(mode_t mode) {
+  if (S_ISREG(mode)) return "a regular file";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
 // O_NONBLOCK: opening a named pipe must not wait for a writer; regular files ignore the flag.
 Descriptor open_regular(const std::string& path, uint64_t& size) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) fail_file(path, "open");
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) fail_file(path, "read the size");
-  if (!S_ISREG(info.st_mode)) fail_input(path, ": expected a regular file");
+  if (!S_ISREG(info.st_mode))
+    fail_input(path, ": expected a regular file, found ", kind_of(info.st_mode));
   size = static_cast<uint64_t>(info.st_size);
   return Descriptor(fd.release());
 }
@@ -131,6 +142,85 @@ std::string read_small_file(const std::string& path, uint64_t limit) {
   }
   text.resize(done);
   return text;
+}
+
+InputFile::InputFile(const std::string& path)
+    : name_(path == "-" ? "standard input" : path),
+      // O_NONBLOCK as in open_regular; read() waits itself.
+      fd_(path == "-" ? STDIN_FILENO
+                      : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (fd_ < 0) fail_file(name_, "open");
+  Descriptor closes(fd_ == STDIN_FILENO ? -1 : fd_);
+  struct stat info = {};
+  if (::fstat(fd_, &info) != 0) fail_file(name_, "read the size");
+  if (S_ISDIR(info.st_mode)) fail_input(name_, ": expected a file, found a folder");
+  is_pipe_ = S_ISFIFO(info.st_mode) && fd_ != STDIN_FILENO;
+  closes.release();
+}
+
+InputFile::~InputFile() {
+  if (fd_ != STDIN_FILENO) ::close(fd_);
+}
+
+size_t InputFile::read(char* data, size_t size) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kPatience = std::chrono::seconds(2);
+  constexpr int kStepMs = 10;
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    const ssize_t n = ::read(fd_, data, size);
+    if (n > 0) {
+      begun_ = true;
+      return static_cast<size_t>(n);
+    }
+    if (n == 0) {
+      // A pipe without a writer reads as ended: one that has not begun may still get its writer.
+      if (!is_pipe_ || begun_) return 0;
+      if (Clock::now() - start > kPatience)
+        fail_input(name_, ": expected a pipe that somebody writes to, found nobody");
+      ::poll(nullptr, 0, kStepMs);
+    } else if (errno == EAGAIN) {
+      pollfd wait{fd_, POLLIN, 0};
+      ::poll(&wait, 1, -1);
+    } else if (errno != EINTR) {
+      fail_file(name_, "read");
+    }
+  }
+}
+
+std::string read_input(const std::string& path, uint64_t limit) {
+  constexpr size_t kBlock = 1 << 16;
+  InputFile file(path);
+  std::string text;
+  for (size_t used = 0;;) {
+    text.resize(used + kBlock);
+    const size_t got = file.read(text.data() + used, kBlock);
+    used += got;
+    if (used > limit) fail_input(file.name(), ": expected at most ", limit, " bytes, found more");
+    if (got > 0) continue;
+    text.resize(used);
+    return text;
+  }
+}
+
+bool LineReader::next(std::string& line) {
+  constexpr size_t kBlock = 1 << 16;
+  line.clear();
+  for (;;) {
+    const size_t end = std::min(block_.find('\n', at_), block_.size());
+    line.append(block_, at_, end - at_);
+    if (line.size() > limit_)
+      fail_input(file_.name(), ": expected lines of at most ", limit_,
+                 " bytes, found a longer one");
+    if (end < block_.size()) {
+      at_ = end + 1;
+      return true;
+    }
+    block_.resize(kBlock);
+    at_ = 0;
+    block_.resize(file_.read(block_.data(), kBlock));
+    if (block_.empty()) return !line.empty();
+  }
 }
 
 bool file_exists(const std::string& path) {

@@ -1,4 +1,4 @@
-// Files: read-only maps, small whole reads, atomic publish.
+// Files: read-only maps, whole reads up to a limit, lines, atomic publish.
 //
 // Owns the operating system's part of loading and saving; knows no format. Every error names the
 // file and the system's reason. A map stays valid when the file is replaced by rename (as
@@ -43,8 +43,50 @@ class MappedFile {
 // executable's own image).
 void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size);
 
-// The whole file as a string; Error(kInput) when it is larger than limit.
+// More than any text of a checkpoint (a 157,184-entry tokenizer.json has about 12 MB) and than any
+// prompt: what is longer is not what it is taken for.
+inline constexpr uint64_t kMaxText = 64u << 20;
+
+// The whole file of a checkpoint: Error(kInput) when it is no regular file or larger than limit.
 std::string read_small_file(const std::string& path, uint64_t limit);
+
+// What a user names to be read: a file, a pipe such as <(command), a device, "-" for standard
+// input. Nothing is read without a limit, whatever the name leads to.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);  // Error(kInput): missing, a folder
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  const std::string& name() const { return name_; }
+  // Up to `size` bytes, 0 at the end. Waits for a pipe that somebody writes to, and no longer than
+  // two seconds for somebody to begin.
+  size_t read(char* data, size_t size);
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+  bool is_pipe_ = false;
+  bool begun_ = false;
+};
+
+// All of it; Error(kInput) beyond `limit` bytes.
+std::string read_input(const std::string& path, uint64_t limit);
+
+// Line by line, without the newline; Error(kInput) for a line beyond `limit` bytes.
+class LineReader {
+ public:
+  LineReader(const std::string& path, uint64_t limit) : file_(path), limit_(limit) {}
+  const std::string& name() const { return file_.name(); }
+  bool next(std::string& line);  // false: no more
+
+ private:
+  InputFile file_;
+  uint64_t limit_;
+  std::string block_;
+  size_t at_ = 0;
+};
 
 bool file_exists(const std::string& path);
 bool is_folder(const std::string& path);

@@ -73,7 +73,7 @@ struct LineEditor::Impl {
     ::history(history, &event, H_SETUNIQUE, 1);
     struct stat info {};
     constexpr off_t kTooLarge = 8 << 20;  // not written by us
-    if (!history_file.empty() && stat(history_file.c_str(), &info) == 0 &&
+    if (!history_file.empty() && stat(history_file.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
         info.st_size < kTooLarge) {
       ::history(history, &event, H_LOAD, history_file.c_str());
     }

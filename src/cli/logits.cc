@@ -18,8 +18,11 @@ namespace {
 // int32 [n, MoE layers + 1, top_k]; -1 only where a column is unused, ids inside the experts
 // otherwise.
 std::vector<int32_t> read_routes(const std::string& path, int64_t n, const ModelConfig& config) {
-  IntArray array = read_npy(path);
   const std::vector<int64_t> expected = {n, config.moe_layers() + 1, config.shape.top_k};
+  constexpr uint64_t kLongestHeader = 1 << 17;  // and some rows too many, to say so
+  const auto bytes =
+      static_cast<uint64_t>(expected[0] * expected[1] * expected[2]) * sizeof(int32_t);
+  IntArray array = read_npy(path, 2 * bytes + kLongestHeader);
   if (array.shape != expected) {
     std::string found;
     for (const int64_t size : array.shape) found += cat(found.empty() ? "" : ", ", size);

@@ -1,7 +1,7 @@
 #include "cli/npy.h"
 
 #include "base/error.h"
-#include "cli/values.h"
+#include "base/file.h"
 
 #include <algorithm>
 #include <bit>
@@ -127,7 +127,9 @@ void write_npy(const std::string& path, std::span<const int64_t> shape,
   }
 }
 
-IntArray read_npy(const std::string& path) { return parse_npy(read_file(path), path); }
+IntArray read_npy(const std::string& path, uint64_t limit) {
+  return parse_npy(read_input(path, limit), path);
+}
 
 IntArray parse_npy(std::string_view bytes, const std::string& path) {
   constexpr std::string_view kAnyVersion = "\x93NUMPY";

@@ -44,8 +44,8 @@ struct IntArray {
   std::vector<int64_t> shape;
   std::vector<int32_t> values;
 };
-// Error(kInput) unless it is a little-endian int32 array in C order.
-IntArray read_npy(const std::string& path);
+// Error(kInput) unless it is a little-endian int32 array in C order, of at most `limit` bytes.
+IntArray read_npy(const std::string& path, uint64_t limit);
 
 // The reader's core, for tests and fuzzing: the file's bytes.
 IntArray parse_npy(std::string_view bytes, const std::string& path);

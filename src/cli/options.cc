@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/config_file.h"
 #include "cli/option_table.h"
 #include "cli/values.h"
@@ -264,7 +265,9 @@ Options parse_options(int argc, const char* const* argv) {
   for (const std::string& argument : app.remaining()) fail_unknown(argument, rows, o.verb);
   if (!config.empty()) {
     const auto given = [&](const OptionRow& row) { return options.at(&row)->count() > 0; };
-    apply_config(parse_config_text(read_file(config), config), config, o.verb, rows, given);
+    constexpr uint64_t kMaxConfig = 1 << 20;
+    const std::string text = read_input(config, kMaxConfig);
+    apply_config(parse_config_text(text, config), config, o.verb, rows, given);
   }
   check_environment(rows, o.warnings);
   check_together(o);

@@ -1,7 +1,8 @@
 #include "cli/prompt.h"
 
 #include "base/error.h"
-#include "cli/values.h"
+#include "base/file.h"
+#include "formats/untrusted.h"
 
 #include <nlohmann/json.hpp>
 
@@ -96,7 +97,11 @@ void Conversation::set_thinking(bool thinking) {
 }
 
 std::vector<std::string> read_tools(const std::string& file) {
-  const std::string text = read_file(file);
+  constexpr uint64_t kMaxTools = 8u << 20;
+  constexpr size_t kMaxDepth = 100;  // what writes a schema again goes down level by level
+  const std::string text = read_input(file, kMaxTools);
+  if (const size_t depth = json_depth(text); depth > kMaxDepth)
+    fail_input(file, ": expected at most ", kMaxDepth, " levels, found ", depth);
   const auto root = nlohmann::ordered_json::parse(text, nullptr, false);
   if (root.is_discarded())
     fail_input(file, ": expected a JSON array of tools, found no valid JSON");

@@ -1,5 +1,6 @@
 // `run`: one answer from -p, -f or standard input, or a chat on a terminal.
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/generate.h"
 #include "cli/interactive.h"
@@ -102,7 +103,8 @@ void print_json(Engine* engine, const Answer& answer, const GenerateRequest& req
 }
 
 std::string read_prompt(const RunOptions& run) {
-  std::string text = run.prompt ? *run.prompt : read_file(run.file.empty() ? "-" : run.file);
+  std::string text =
+      run.prompt ? *run.prompt : read_input(run.file.empty() ? "-" : run.file, kMaxText);
   if (text.empty()) {
     fail_input("expected a prompt, found an empty one in ", run.prompt ? "-p"
                                                             : run.file.empty() || run.file == "-"

@@ -1,5 +1,6 @@
 // The verb `serve`: options to a running server, signals to its end.
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -41,7 +42,8 @@ void install_stop_signals() {
 
 std::string read_key(const ServeOptions& serve) {
   if (serve.api_key_file.empty()) return serve.api_key;
-  std::string key = read_file(serve.api_key_file);
+  constexpr uint64_t kLongestKey = 4096;
+  std::string key = read_input(serve.api_key_file, kLongestKey);
   while (!key.empty() && (key.back() == '\n' || key.back() == '\r' || key.back() == ' '))
     key.pop_back();
   if (key.empty()) fail_input("expected an API key, found nothing in ", serve.api_key_file);

@@ -1,13 +1,12 @@
 #include "cli/source.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/embedded.h"
 #include "cli/machine.h"
 #include "cli/values.h"
 #include "model/synthetic.h"
-
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,6 +17,7 @@ namespace spk::cli {
 namespace {
 
 constexpr const char* kEmbedded = "ling-nano (embedded)";
+constexpr uint64_t kMaxConfig = 4u << 20;
 
 // "" means the embedded model.
 std::string folder_of(const ModelOptions& options) {
@@ -26,18 +26,12 @@ std::string folder_of(const ModelOptions& options) {
   return set == nullptr ? "" : set;
 }
 
-bool exists(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0;
-}
-
 void check_folder(const ModelOptions& options, const std::string& folder) {
-  struct stat info {};
   const char* from = options.model.empty() ? " (from SPARKLING_MODEL)" : "";
-  if (stat(folder.c_str(), &info) != 0) {
+  if (!file_exists(folder)) {
     fail_input("expected a checkpoint folder, found nothing at ", folder, from);
   }
-  if (!S_ISDIR(info.st_mode)) {
+  if (!is_folder(folder)) {
     fail_input("expected a checkpoint folder, found a file: ", folder, from);
   }
 }
@@ -76,9 +70,9 @@ OpenedModel open_synthetic(const ModelOptions& options) {
   OpenedModel model;
   const bool is_file = options.synthetic.find('/') != std::string::npos ||
                        options.synthetic.rfind(".json") != std::string::npos ||
-                       exists(options.synthetic);
-  const std::string text =
-      is_file ? read_file(options.synthetic) : std::string(known_config(options.synthetic));
+                       file_exists(options.synthetic);
+  const std::string text = is_file ? read_input(options.synthetic, kMaxConfig)
+                                   : std::string(known_config(options.synthetic));
   model.config =
       parse_config(text, is_file ? options.synthetic : options.synthetic + " (built in)");
   if (options.layers > 0) keep_layers(model.config, options.layers);
@@ -137,7 +131,8 @@ std::optional<std::string> model_text(const ModelOptions& options, std::string_v
   }
   check_folder(options, folder);
   const std::string path = cat(folder, "/", file);
-  return exists(path) ? std::optional<std::string>(read_file(path)) : std::nullopt;
+  return file_exists(path) ? std::optional<std::string>(read_small_file(path, kMaxText))
+                           : std::nullopt;
 }
 
 std::optional<Tokenizer> load_tokenizer(const OpenedModel& model) {

@@ -1,6 +1,7 @@
 // `tokenize`: text to ids and back, JSON lines, and counts over files. Needs tokenizer.json only,
 // no weights.
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/output.h"
 #include "cli/source.h"
@@ -11,8 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <fstream>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -29,27 +28,19 @@ std::string joined(const std::vector<int32_t>& ids, const char* separator) {
 }
 
 // One JSON string a line in, one JSON array a line out; each is written as soon as it is read.
-void encode_lines(std::istream& input, const std::string& file, const Tokenizer& tokenizer,
-                  Special special) {
+void encode_jsonl(const std::string& file, const Tokenizer& tokenizer, Special special) {
+  LineReader input(file, kMaxText);
   std::string line;
-  for (int64_t number = 1; std::getline(input, line); ++number) {
+  for (int64_t number = 1; input.next(line); ++number) {
     if (interrupted()) throw Error(ErrorKind::kInterrupted, "interrupted");
     const auto value = nlohmann::json::parse(line, nullptr, false);
     if (!value.is_string()) {
-      fail_input(file, ": line ", number, ": expected one JSON string, found '",
+      fail_input(input.name(), ": line ", number, ": expected one JSON string, found '",
                  clean_utf8(line.substr(0, 60)), line.size() > 60 ? "...'" : "'");
     }
     out(cat("[", joined(tokenizer.encode(value.get_ref<const std::string&>(), special), ","),
             "]\n"));
   }
-  if (input.bad()) fail_input("cannot read ", file);
-}
-
-void encode_jsonl(const std::string& file, const Tokenizer& tokenizer, Special special) {
-  if (file == "-") return encode_lines(std::cin, "standard input", tokenizer, special);
-  std::ifstream input(file, std::ios::binary);
-  if (!input) fail_input("cannot open ", file);
-  encode_lines(input, file, tokenizer, special);
 }
 
 // "id count" lines, most frequent first, then by id.
@@ -57,7 +48,7 @@ void count_files(const std::vector<std::string>& files, const Tokenizer& tokeniz
                  Special special) {
   std::vector<int64_t> counts(static_cast<size_t>(tokenizer.vocab_size()), 0);
   for (const std::string& file : files) {
-    for (const int32_t id : tokenizer.encode(read_file(file), special))
+    for (const int32_t id : tokenizer.encode(read_input(file, kMaxText), special))
       ++counts[static_cast<size_t>(id)];
   }
   std::vector<std::pair<int64_t, int64_t>> order;  // (-count, id)
@@ -87,7 +78,7 @@ int verb_tokenize(const Options& options) {
   } else if (!k.count.empty()) {
     count_files(k.count, tokenizer, special);
   } else {
-    const std::string text = k.text ? *k.text : read_file(k.file.empty() ? "-" : k.file);
+    const std::string text = k.text ? *k.text : read_input(k.file.empty() ? "-" : k.file, kMaxText);
     out(joined(tokenizer.encode(text, special), " ") + "\n");
   }
   return 0;

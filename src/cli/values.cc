@@ -1,14 +1,13 @@
 #include "cli/values.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 namespace spk::cli {
@@ -110,7 +109,8 @@ uint64_t parse_size(std::string_view text, uint64_t machine_bytes) {
 std::vector<int32_t> parse_ids(std::string_view text) {
   std::string from_file;
   if (!text.empty() && text.front() == '@') {
-    from_file = read_file(std::string(text.substr(1)));
+    constexpr uint64_t kMaxIds = 64u << 20;  // a million ids have 7 MB
+    from_file = read_input(std::string(text.substr(1)), kMaxIds);
     text = from_file;
   }
   std::vector<int32_t> ids;
@@ -220,22 +220,6 @@ std::string show_fixed(double value, int decimals) {
   std::array<char, 352> text{};  // the largest double has 309 digits before the point
   std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
   return text.data();
-}
-
-std::string read_file(const std::string& path) {
-  const bool standard = path == "-";
-  std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
-  if (file == nullptr) fail_input("cannot open ", path, ": ", std::strerror(errno));
-  std::string text;
-  std::array<char, 65536> block{};
-  size_t got = 0;
-  while ((got = std::fread(block.data(), 1, block.size(), file)) > 0)
-    text.append(block.data(), got);
-  const int error = std::ferror(file) != 0 ? errno : 0;
-  if (!standard) std::fclose(file);
-  if (error != 0)
-    fail_input("cannot read ", standard ? "standard input" : path, ": ", std::strerror(error));
-  return text;
 }
 
 }  // namespace spk::cli

@@ -55,7 +55,4 @@ std::string show_count(double count);
 // printf-like fixed decimals without iostream state.
 std::string show_fixed(double value, int decimals);
 
-// A whole file, "-": standard input; Error(kInput) with the system's reason.
-std::string read_file(const std::string& path);
-
 }  // namespace spk::cli

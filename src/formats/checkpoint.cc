@@ -20,8 +20,6 @@ constexpr std::string_view kShardEnd = ".safetensors";
 constexpr std::array<std::string_view, 5> kTexts = {"config.json", "generation_config.json",
                                                     "tokenizer.json", "tokenizer_config.json",
                                                     "chat_template.jinja"};
-// A 157,184-entry tokenizer.json has about 12 MB, the index of 63,783 tensors about 6 MB.
-constexpr uint64_t kMaxText = 256u << 20;
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
