@@ -8,7 +8,7 @@ import pytest
 
 from cli_support import environment
 
-VERBS = ["run", "serve", "logits", "tokenize", "inspect", "doctor", "bench", "compare", "completion"]
+VERBS = ["run", "serve", "logits", "tokenize", "inspect", "doctor", "plan", "bench", "eval", "compare", "completion"]
 
 
 # ---- usage: exit status 2 with a hint ----
@@ -50,8 +50,7 @@ def test_wrong_usage_is_refused_with_a_hint(sparkling, arguments, expected):
 
 
 @pytest.mark.parametrize("arguments, expected", [
-    (["plan"], "not in this version"),
-    (["eval"], "not in this version"),
+    (["quantize"], "not in this version"),
     (["run", "--moe", "packed", "-p", "x"], "available now: plain"),
     (["run", "--require", "lm-head=fp8", "-p", "x"], "available now: stored"),
     (["run", "--require", "draft=3", "-p", "x"], "available now: draft=0"),

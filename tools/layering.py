@@ -30,8 +30,9 @@ LAYERS = {
     "kernels": r"kernels/.*\.cuh",
     "model": rf"(base|formats|model)/.*|{SEAM}",
     "engine": r"(base|text|model|engine)/.*|formats/checkpoint\.h|backend/\w+\.h",
+    "measure": r"(base|formats|text|model|engine|measure)/.*|backend/\w+\.h",
     "server": r"(base|text|server)/.*|engine/(engine|jobs)\.h",
-    "cli": r"(base|formats|text|model|engine|server|cli)/.*|backend/\w+\.h",
+    "cli": r"(base|formats|text|model|engine|measure|server|cli)/.*|backend/\w+\.h",
 }
 
 # Third-party header -> the only files (below src) that may include it. No header of ours is among them: what one
@@ -40,7 +41,7 @@ THIRD_PARTY = [
     (r"CLI/", r"cli/options\.cc"),
     (r"(spdlog|fmt)/", r"base/log\.cc"),
     (r"nlohmann/", r"(formats/(checkpoint|safetensors)|model/config|text/(tokenizer_file|json_text|chat)|server/json_read"
-                   r"|cli/\w+)\.cc"),
+                   r"|(measure|cli)/\w+)\.cc"),
     (r"(pcre2|utf8proc)", r"text/\w+\.cc"),
     (r"(histedit|editline/)", r"cli/\w+\.cc"),
     (r"httplib", r"server/http\.cc"),

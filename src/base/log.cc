@@ -74,18 +74,18 @@ Progress::~Progress() {
   }
 }
 
-void Progress::update(int64_t done) {
+void Progress::update(int64_t done, const std::function<std::string()>& note) {
   if (!logger().should_log(spdlog::level::info)) return;
   const auto now = std::chrono::steady_clock::now();
   const auto wait = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000);
   if (now - last_ < wait) return;
   last_ = now;
-  draw(done);
+  draw(done, note ? ", " + note() : "");
 }
 
-void Progress::draw(int64_t done) {
+void Progress::draw(int64_t done, const std::string& note) {
   const int64_t percent = total_ > 0 ? std::clamp<int64_t>(100 * done / total_, 0, 100) : 0;
-  const std::string numbers = std::to_string(done) + " of " + std::to_string(total_) + " " + unit_;
+  const std::string numbers = std::to_string(done) + " of " + std::to_string(total_) + " " + unit_ + note;
   if (!terminal_) {
     log_info(label_ + ": " + numbers);
     return;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -36,10 +37,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(int64_t done);
+  // `note` is asked for only when the line is written: a few words after the count.
+  void update(int64_t done, const std::function<std::string()>& note = {});
 
  private:
-  void draw(int64_t done);
+  void draw(int64_t done, const std::string& note);
 
   std::string label_;
   int64_t total_;

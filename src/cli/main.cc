@@ -29,8 +29,12 @@ int dispatch(const Options& o) {
       return verb_inspect(o);
     case Verb::kDoctor:
       return verb_doctor(o);
+    case Verb::kPlan:
+      return verb_plan(o);
     case Verb::kBench:
       return verb_bench(o);
+    case Verb::kEval:
+      return verb_eval(o);
     case Verb::kCompare:
       return verb_compare(o);
     case Verb::kCompletion:

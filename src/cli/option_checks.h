@@ -3,6 +3,8 @@
 // something else.
 #pragma once
 
+#include "cli/options.h"
+
 #include <array>
 #include <span>
 #include <string>
@@ -22,5 +24,8 @@ void check_require(const std::string& text);
 void check_rope_scaling(const std::string& text);
 void check_backend_spec(const std::string& text);
 bool parse_on_off(const std::string& text);
+
+// The words after `eval` into its fields; Error(kUsage) for a form that it does not have.
+void settle_eval(Options& o);
 
 }  // namespace spk::cli

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cli/option_checks.h"
+#include "cli/option_rows.h"
 #include "cli/values.h"
 
 #include <algorithm>
@@ -12,63 +13,6 @@
 
 namespace spk::cli {
 namespace {
-
-constexpr unsigned kAll = (1u << kVerbs) - 1;
-constexpr unsigned kModel = kAll & ~bit(Verb::kCompletion);
-constexpr unsigned kTensors = kModel & ~bit(Verb::kTokenize);
-constexpr unsigned kRunning = kTensors & ~bit(Verb::kInspect);
-
-// "-o,--output" -> "output"
-std::string long_name(std::string_view flags) {
-  const size_t dashes = flags.find("--");
-  return std::string(dashes == std::string_view::npos ? flags : flags.substr(dashes + 2));
-}
-
-// Short forms for the usual kinds of rows.
-class Table {
- public:
-  using Parser = std::function<void(const std::string&)>;
-  std::vector<OptionRow> rows;
-
-  void group(std::string title, unsigned verbs) {
-    group_ = std::move(title);
-    verbs_ = verbs;
-  }
-  void value(const std::string& flags, const std::string& type, const std::string& help,
-             Parser parse, OptionRow::Kind kind = OptionRow::Kind::kOne) {
-    rows.push_back({flags, long_name(flags), type, help, group_, verbs_, kind, std::move(parse)});
-  }
-  void text(const std::string& flags, const std::string& type, std::string& field,
-            const std::string& help) {
-    value(flags, type, help, [&field](const std::string& s) { field = s; });
-  }
-  void integer(const std::string& flags, const std::string& type, int64_t low, int64_t high,
-               const std::string& help, const std::function<void(int64_t)>& set) {
-    value(flags, type, help, [=](const std::string& s) { set(parse_int(s, low, high)); });
-  }
-  void real(const std::string& flags, double low, double high, std::optional<double>& field,
-            const std::string& help) {
-    value(flags, "X", help,
-          [=, &field](const std::string& s) { field = parse_real(s, low, high); });
-  }
-  void flag(const std::string& flags, const std::string& help, const std::function<void()>& set) {
-    value(
-        flags, "", help, [set](const std::string&) { set(); }, OptionRow::Kind::kSwitch);
-  }
-  void choice(const std::string& flags, std::vector<std::string_view> choices, std::string& field,
-              const std::string& help) {
-    std::string type;
-    for (const std::string_view c : choices) type += (type.empty() ? "" : "|") + std::string(c);
-    value(flags, type, help, [choices = std::move(choices), &field](const std::string& s) {
-      check_choice(s, choices);
-      field = s;
-    });
-  }
-
- private:
-  std::string group_;
-  unsigned verbs_ = kAll;
-};
 
 void add_general(Table& t, Options& o) {
   t.group("General", kAll);
@@ -145,19 +89,7 @@ void add_model(Table& t, Options& o) {
 void add_sampling(Table& t, Options& o) {
   SamplingOptions& s = o.sampling;
   t.group("Sampling (defaults: generation_config.json, then those shown)", bit(Verb::kRun));
-  t.real("--temperature", 0, 100, s.temperature, "0: always the likeliest token (0.6)");
-  t.integer("--top-k", "N", -1, 1 << 30, "keep the N likeliest tokens, 0 or -1: all (0)",
-            [&s](int64_t n) { s.top_k = n; });
-  t.value("--top-p", "X", "keep the likeliest tokens that hold this share, above 0 (0.95)",
-          [&s](const std::string& text) {
-            s.top_p = parse_real(text, 0, 1);
-            if (*s.top_p <= 0) fail_usage("expected a number above 0 up to 1, found '", text, "'");
-          });
-  t.real("--min-p", 0, 1, s.min_p, "drop tokens below this share of the likeliest (0)");
-  t.real("--repetition-penalty", 0.01, 100, s.repetition_penalty,
-         "over prompt and answer, 1: none (1)");
-  t.real("--presence-penalty", -100, 100, s.presence_penalty, "per token seen in the answer (0)");
-  t.real("--frequency-penalty", -100, 100, s.frequency_penalty, "per occurrence in the answer (0)");
+  add_choice_of_tokens(t, s, "0");
   t.value("--logit-bias", "ID:VALUE,...", "added to these tokens' logits, -1000 to 1000",
           [&s](const std::string& text) { s.logit_bias = parse_bias(text); });
   t.integer("--seed", "N", 0, std::numeric_limits<int64_t>::max(),
@@ -275,16 +207,6 @@ void add_others(Table& t, Options& o) {
   t.value(
       "--count", "FILES", "'id count' lines over these files, most frequent first, then by id",
       [&k](const std::string& s) { k.count.push_back(s); }, OptionRow::Kind::kMany);
-  BenchOptions& b = o.bench;
-  t.group("Bench", bit(Verb::kBench));
-  t.integer("--in", "N", 1, 1 << 24, "prompt tokens (128)", [&b](int64_t n) { b.in = n; });
-  t.integer("--out", "N", 1, 1 << 24, "decoded tokens, the end token is ignored (64)",
-            [&b](int64_t n) { b.out = n; });
-  t.integer("--repeat", "N", 1, 1000, "measured repetitions, after one that is dropped (3)",
-            [&b](int64_t n) { b.repeat = n; });
-  t.choice("--format", {"table", "md", "csv", "json"}, b.format, "(table)");
-  t.integer("--seed", "N", 0, std::numeric_limits<int64_t>::max(), "seed of the token stream (1)",
-            [&o](int64_t n) { o.sampling.seed = n; });
   CompareOptions& c = o.compare;
   t.group("Compare", bit(Verb::kCompare));
   const auto spec = [](std::string& field) {
@@ -305,6 +227,7 @@ std::vector<OptionRow> option_rows(Options& o) {
   add_run(table, o);
   add_serve(table, o);
   add_others(table, o);
+  add_measure(table, o);
   add_sampling(table, o);
   add_model(table, o);
   add_general(table, o);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/config_file.h"
+#include "cli/option_checks.h"
 #include "cli/option_table.h"
 #include "cli/values.h"
 #include "cli/version.h"
@@ -26,11 +27,13 @@ constexpr std::array<VerbInfo, kVerbs> kVerbTable = {{
     {Verb::kTokenize, "tokenize", "text to token ids and back"},
     {Verb::kInspect, "inspect", "config, layers, parameters, bytes, cache sizes"},
     {Verb::kDoctor, "doctor", "this machine, what will be used and why, a self test"},
+    {Verb::kPlan, "plan", "bytes per token, limits and projection for a device"},
     {Verb::kBench, "bench", "decode and prefill speed, bytes per token, percent of bandwidth"},
+    {Verb::kEval, "eval", "accuracy and speed on question files, and two results compared"},
     {Verb::kCompare, "compare", "two back ends on the same inputs, verb by verb"},
     {Verb::kCompletion, "completion", "a completion script for bash or zsh"},
 }};
-constexpr std::array<std::string_view, 3> kLaterVerbs = {"plan", "eval", "quantize"};
+constexpr std::array<std::string_view, 1> kLaterVerbs = {"quantize"};
 
 std::string env_name(std::string_view option) {
   std::string name = "SPARKLING_";
@@ -210,9 +213,9 @@ Options parse_options(int argc, const char* const* argv) {
   }
   const VerbInfo& info = find_verb(first);
   o.verb = info.verb;
-  o.model.precision = o.verb == Verb::kRun || o.verb == Verb::kBench || o.verb == Verb::kServe
-                          ? PrecisionMode::kFast
-                          : PrecisionMode::kExact;
+  const bool fast = o.verb == Verb::kRun || o.verb == Verb::kBench || o.verb == Verb::kEval ||
+                    o.verb == Verb::kServe;
+  o.model.precision = fast ? PrecisionMode::kFast : PrecisionMode::kExact;
 
   CLI::App app(std::string(info.summary), cat("sparkling ", info.name));
   app.formatter(std::make_shared<Formatter>());
@@ -222,6 +225,10 @@ Options parse_options(int argc, const char* const* argv) {
   app.footer(std::string(o.verb == Verb::kRun ? kRunFooter : "") + kFooter);
   if (o.verb == Verb::kCompletion) {
     app.add_option("SHELL", o.shell, "bash or zsh")->type_name("");
+  } else if (o.verb == Verb::kEval) {
+    app.add_option("WHAT", o.eval.words,
+                   "gsm8k [MODEL] --data FILE | set FILE [MODEL] | compare A.jsonl B.jsonl")
+        ->type_name("");
   } else {
     app.add_option("MODEL", o.model.model, "checkpoint folder (SPARKLING_MODEL, else ling-nano)")
         ->type_name("");
@@ -270,6 +277,7 @@ Options parse_options(int argc, const char* const* argv) {
     apply_config(parse_config_text(text, config), config, o.verb, rows, given);
   }
   check_environment(rows, o.warnings);
+  if (o.verb == Verb::kEval) settle_eval(o);
   check_together(o);
   return o;
 }

@@ -25,11 +25,13 @@ enum class Verb : uint8_t {
   kTokenize,
   kInspect,
   kDoctor,
+  kPlan,
   kBench,
+  kEval,
   kCompare,
   kCompletion,
 };
-inline constexpr int kVerbs = 9;
+inline constexpr int kVerbs = 11;
 
 struct VerbInfo {
   Verb verb;
@@ -115,6 +117,31 @@ struct BenchOptions {
   std::string format = "table";
 };
 
+// eval gsm8k [MODEL] | set FILE [MODEL] | compare A B
+struct EvalArguments {
+  std::vector<std::string> words;  // as typed; the rest is made of them
+  std::string what;                // gsm8k, set, compare
+  std::string data, train;         // question files
+  std::string a, b;                // compare: result files
+  std::string out;                 // result file, "": none
+  std::optional<int64_t> shots;
+  int64_t limit = 0;  // 0: all
+  bool thinking = false;
+  int64_t max_tokens = 1024;
+  std::string format = "table";
+};
+
+struct PlanArguments {
+  std::string device;  // "": this machine
+  int64_t depth = 1024;
+  std::string head = "fp8";
+  int64_t draft = 3;
+  int64_t draft_head = 0;  // rows, 0: the target's head
+  double accept_length = 2.68;
+  double distinct = 0;  // experts a verify pass, 0: estimated
+  bool exact = false;   // latents as floats
+};
+
 struct CompareOptions {
   std::string a = "reference";
   std::string b = "cpu";
@@ -135,6 +162,8 @@ struct Options {
   LogitsOptions logits;
   TokenizeOptions tokenize;
   BenchOptions bench;
+  EvalArguments eval;
+  PlanArguments plan;
   CompareOptions compare;
   std::string shell;                // completion
   std::optional<std::string> text;  // --help, --version: print this and stop

@@ -66,7 +66,7 @@ void check_synthetic_fits(const ModelOptions& options, const ModelConfig& config
   }
 }
 
-OpenedModel open_synthetic(const ModelOptions& options) {
+OpenedModel open_synthetic(const ModelOptions& options, Contents contents) {
   OpenedModel model;
   const bool is_file = options.synthetic.find('/') != std::string::npos ||
                        options.synthetic.rfind(".json") != std::string::npos ||
@@ -79,11 +79,15 @@ OpenedModel open_synthetic(const ModelOptions& options) {
   apply_rope_scaling(model.config, options.rope_scaling);
   model.name = cat(options.synthetic, " (synthetic, seed ", options.weights_seed,
                    options.layers > 0 ? cat(", ", model.config.layers, " layers") : "", ")");
+  model.synthetic = true;
+  if (contents == Contents::kSizes) {
+    model.source = make_synthetic_sizes(model.config);
+    return model;
+  }
   check_synthetic_fits(options, model.config);
   model.source =
       make_synthetic(model.config, static_cast<uint64_t>(options.weights_seed),
                      options.threads > 0 ? options.threads : this_machine().physical_cores);
-  model.synthetic = true;
   return model;
 }
 
@@ -100,8 +104,8 @@ std::string model_name(const ModelOptions& options) {
   return folder.empty() ? kEmbedded : folder;
 }
 
-OpenedModel open_model(const ModelOptions& options) {
-  if (!options.synthetic.empty()) return open_synthetic(options);
+OpenedModel open_model(const ModelOptions& options, Contents contents) {
+  if (!options.synthetic.empty()) return open_synthetic(options, contents);
   OpenedModel model;
   model.name = model_name(options);
   const std::string folder = folder_of(options);

@@ -25,7 +25,9 @@ struct OpenedModel {
   std::optional<std::string> tokenizer_json, chat_template, generation_config;
   bool synthetic = false;
 };
-OpenedModel open_model(const ModelOptions& options);
+// kSizes: of synthetic weights only names and shapes, no memory; nothing can run on them.
+enum class Contents { kWeights, kSizes };
+OpenedModel open_model(const ModelOptions& options, Contents contents = Contents::kWeights);
 
 // One of MODEL's text files without opening its weights; Error(kInput) when MODEL itself is not
 // there.

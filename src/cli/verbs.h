@@ -12,7 +12,9 @@ int verb_logits(const Options& options);
 int verb_tokenize(const Options& options);
 int verb_inspect(const Options& options);
 int verb_doctor(const Options& options);
+int verb_plan(const Options& options);
 int verb_bench(const Options& options);
+int verb_eval(const Options& options);
 int verb_compare(const Options& options);
 
 }  // namespace spk::cli

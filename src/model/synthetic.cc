@@ -268,4 +268,8 @@ std::unique_ptr<TensorSource> make_synthetic(const ModelConfig& config, uint64_t
   return made;
 }
 
+std::unique_ptr<TensorSource> make_synthetic_sizes(const ModelConfig& config) {
+  return std::make_unique<Synthetic>(config, 0);
+}
+
 }  // namespace spk

@@ -18,5 +18,7 @@ namespace spk {
 std::string_view known_config(std::string_view name);
 
 std::unique_ptr<TensorSource> make_synthetic(const ModelConfig& config, uint64_t seed, int threads);
+// The same names, types and shapes with zeros inside, which take no memory: for what counts bytes.
+std::unique_ptr<TensorSource> make_synthetic_sizes(const ModelConfig& config);
 
 }  // namespace spk

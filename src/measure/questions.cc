@@ -1,0 +1,92 @@
+#include "measure/questions.h"
+
+#include "base/error.h"
+#include "base/file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <unordered_map>
+
+namespace spk {
+namespace {
+
+using Json = nlohmann::json;
+
+// FNV-1a: names data, guards against nobody.
+std::string hash_of(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, hash);
+  return text;
+}
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
+std::string text_field(const Json& row, const char* key, const std::string& place) {
+  const auto at = row.find(key);
+  if (at == row.end()) fail_input(place, ": expected a field '", key, "', found none");
+  if (!at->is_string() && !at->is_number())
+    fail_input(place, ": ", key, ": expected a text, found ", shown(*at));
+  std::string text = at->is_string() ? at->get<std::string>() : at->dump();
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    fail_input(place, ": ", key, ": expected a text, found an empty one");
+  return text;
+}
+
+std::string id_field(const Json& row, const std::string& place, size_t index) {
+  const auto at = row.find("id");
+  if (at == row.end() || at->is_null()) return std::to_string(index);
+  if (at->is_string() && !at->get_ref<const std::string&>().empty()) return at->get<std::string>();
+  if (at->is_number_integer()) return at->dump();
+  fail_input(place, ": id: expected a text or a whole number, found ", shown(*at));
+}
+
+}  // namespace
+
+QuestionFile parse_questions(std::string_view bytes, const std::string& path) {
+  QuestionFile file;
+  file.path = path;
+  file.hash = hash_of(bytes);
+  std::unordered_map<std::string, size_t> lines;  // id -> its line
+  size_t number = 0;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = std::min(bytes.find('\n', at), bytes.size());
+    const std::string_view line = bytes.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string place = cat(path, ": line ", number);
+    const Json row = Json::parse(line, nullptr, false);
+    if (!row.is_object())
+      fail_input(place, ": expected one JSON object {\"question\": ..., \"answer\": ...}, found ",
+                 row.is_discarded() ? "no JSON" : shown(row));
+    Question q;
+    q.id = id_field(row, place, file.questions.size());
+    q.question = text_field(row, "question", place);
+    q.answer = text_field(row, "answer", place);
+    q.gold = parse_gold(q.answer);
+    if (q.gold.value.empty())
+      fail_input(place, ": answer: expected a value after ####, found none");
+    const auto [first, fresh] = lines.emplace(q.id, number);
+    if (!fresh)
+      fail_input(place, ": expected an id of its own, found \"", q.id, "\" of line ",
+                 first->second);
+    file.questions.push_back(std::move(q));
+  }
+  if (file.questions.empty()) fail_input(path, ": expected at least one question, found none");
+  return file;
+}
+
+QuestionFile read_questions(const std::string& path) {
+  const MappedFile file(path);
+  return parse_questions(file.bytes(), path);
+}
+
+}  // namespace spk
