@@ -94,7 +94,8 @@ EvalSettings settings_of(const Options& options, const QuestionFile& data,
   return s;
 }
 
-EvalRow ask(Engine& engine, const Question& question, GenerateRequest request, bool thinking) {
+EvalRow ask(Engine& engine, const Question& question, const GenerateRequest& request,
+            bool thinking) {
   EvalRow row;
   row.id = question.id;
   row.gold = question.gold.value;

@@ -80,7 +80,7 @@ Device find_device(const std::string& name) {
     if (name == known.key) return known.device;
   if (name.find('/') == std::string::npos && name.find('.') == std::string::npos)
     fail_usage("--device: expected gb10, h200 or a JSON file, found '", name, "'");
-  return parse_device(read_small_file(name, 1 << 20), name);
+  return parse_device(read_input(name, 1 << 20), name);
 }
 
 }  // namespace spk

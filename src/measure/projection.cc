@@ -1,6 +1,7 @@
 #include "measure/projection.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace spk {
 namespace {
@@ -45,8 +46,7 @@ CycleBytes Planner::cycle(const ByteCount& bytes, int64_t drafts, double accept_
   c.verify = bytes.target({drafts + 1, request_.depth, distinct}).total();
   // The first draft pass also takes the rows that the last cycle accepted.
   for (int64_t i = 0; i < drafts; ++i) {
-    const double extended =
-        i == 0 ? distinct_of(static_cast<int64_t>(accept_length + 0.5), kTextOverlap) : 0;
+    const double extended = i == 0 ? distinct_of(std::llround(accept_length), kTextOverlap) : 0;
     c.draft += bytes.draft({1, request_.depth + i, extended}).total();
   }
   return c;

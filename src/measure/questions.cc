@@ -85,8 +85,7 @@ QuestionFile parse_questions(std::string_view bytes, const std::string& path) {
 }
 
 QuestionFile read_questions(const std::string& path) {
-  const MappedFile file(path);
-  return parse_questions(file.bytes(), path);
+  return parse_questions(read_input(path, kMaxText), path);
 }
 
 }  // namespace spk

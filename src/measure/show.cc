@@ -1,6 +1,7 @@
 #include "measure/show.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 
@@ -12,7 +13,7 @@ std::string fixed(double value, int decimals) {
   return text;
 }
 std::string show_duration(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 90) return std::to_string(whole) + " s";
   const int64_t minutes = (whole + 30) / 60;
   if (minutes < 60) return std::to_string(minutes) + " min";
