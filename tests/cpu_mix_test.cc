@@ -15,6 +15,7 @@
 namespace spk {
 namespace {
 
+using test::random_moe;
 using test::small_shape;
 using test::Verbs;
 
@@ -338,32 +339,6 @@ TEST(CpuMla, RowsAndTeamsDoNotMatter) {
 }
 
 // ---- MoE ----
-
-std::vector<Moe> random_moe(Verbs& v, Format routed, Format shared, double routed_limit,
-                            double shared_limit) {
-  const ModelShape& s = v.shape();
-  std::vector<Moe> moe(v.size());
-  const auto set = [&](auto&& field, const Verbs::Weights& w) {
-    for (size_t i = 0; i < v.size(); ++i) field(moe[i]) = w[i];
-  };
-  set([](Moe& m) -> Weight& { return m.router; }, v.weight(s.experts, s.hidden, Format::kBf16));
-  set([](Moe& m) -> Weight& { return m.bias; },
-      v.vector(s.experts, [&](int64_t, int64_t) { return 0.1 * v.normal() - 0.2; }));
-  for (Moe& m : moe) {
-    m.experts.resize(static_cast<size_t>(s.experts));
-    m.routed_limit = routed_limit;
-    m.shared_limit = shared_limit;
-  }
-  const auto ffn = [&](auto&& field, int64_t width, Format format) {
-    set([&](Moe& m) -> Weight& { return field(m).gate; }, v.weight(width, s.hidden, format, 0.2));
-    set([&](Moe& m) -> Weight& { return field(m).up; }, v.weight(width, s.hidden, format, 0.2));
-    set([&](Moe& m) -> Weight& { return field(m).down; }, v.weight(s.hidden, width, format, 0.2));
-  };
-  for (size_t e = 0; e < static_cast<size_t>(s.experts); ++e)
-    ffn([e](Moe& m) -> Ffn& { return m.experts[e]; }, s.expert_dim, routed);
-  ffn([](Moe& m) -> Ffn& { return m.shared; }, s.shared_dim, shared);
-  return moe;
-}
 
 TEST(CpuMoe, ExpertsEqualReferenceAndAreReadOnce) {
   ModelShape shape = small_shape();

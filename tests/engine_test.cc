@@ -73,14 +73,25 @@ TEST(Engine, PromptsAtTheEdgeOfTheContext) {
 // D06: generation across the grid of prefill steps and attention blocks, at every depth the same
 // text, up to the last token of the context.
 TEST(Engine, TextDoesNotDependOnDraftsUpToTheEndOfTheContext) {
-  std::vector<int32_t> expected;
-  for (int draft : {0, 1, 3, 7, kAutoDepth}) {
-    Opened o(with(300, draft), 2);
-    const GenerateResult r = o.engine->generate(greedy(prompt(100, 2), 0), kAll);
-    EXPECT_EQ(r.tokens.size(), 200u);
-    EXPECT_EQ(r.reason, FinishReason::kLength);
-    if (expected.empty()) expected = r.tokens;
-    EXPECT_EQ(r.tokens, expected) << "draft " << draft;
+  for (const bool fast : {false, true}) {
+    std::vector<int32_t> expected;
+    for (int draft : {0, 1, 3, 7, kAutoDepth}) {
+      EngineOptions options = with(300, draft);
+      if (fast) {
+        options.precision = PrecisionMode::kFast;
+        options.device.moe = MoeKernel::kPacked;
+        options.head = HeadFormat::kFp8;
+      }
+      Opened o(options, 2);
+      const GenerateResult r = o.engine->generate(greedy(prompt(100, 2), 0), kAll);
+      EXPECT_EQ(r.tokens.size(), 200u);
+      EXPECT_EQ(r.reason, FinishReason::kLength);
+      if (expected.empty()) expected = r.tokens;
+      EXPECT_EQ(r.tokens, expected) << "draft " << draft << " fast " << fast;
+      const Counters& c = o.engine->backend().counters();
+      EXPECT_EQ(c.packed_experts > 0, fast);
+      EXPECT_EQ(c.heads[static_cast<int>(Format::kFp8Row)] > 0, fast);
+    }
   }
 }
 

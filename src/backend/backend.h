@@ -33,7 +33,12 @@ struct Counters {
       0;                     // bytes of weights read (each verb counts the weights that it streams)
   uint64_t state_bytes = 0;  // recurrent state and latents, read + written
   uint64_t joins = 0;        // fork-joins or launches
-  uint64_t allocations = 0;  // calls of alloc
+  // What ran, by kernel: one for each expert (the shared one too) of each call of experts(), and
+  // one for each call of logits() by the format of its head.
+  uint64_t packed_experts = 0;
+  uint64_t plain_experts = 0;
+  uint64_t heads[kFormats] = {};
+  uint64_t allocations = 0;      // calls of alloc
   uint64_t allocated_bytes = 0;  // now held
 };
 
@@ -49,6 +54,12 @@ class Backend {
   virtual Buffer alloc(size_t bytes, std::string_view label) = 0;  // zeroed, 64-byte aligned
   // May keep pointing into the tensor's own memory, which must then outlive the back end.
   virtual Weight upload(const HostTensor& tensor) = 0;
+  // A matrix that only experts() will read. A back end may repack it into memory of its own; then
+  // `packed` is set and the tensor's memory is not looked at again.
+  virtual Weight upload_expert(const HostTensor& tensor) { return upload(tensor); }
+  // What multiplies this expert matrix: "plain avx512", "packed avx512-vnni 2560x768 (k x n),
+  // groups of 32".
+  virtual std::string expert_kernel(const Weight& weight) const;
   virtual const Counters& counters() const = 0;
   // Measured read bandwidth of this back end's memory by its own threads, bytes/s; measured once,
   // then remembered.
@@ -143,6 +154,7 @@ struct BackendOptions {
   uint64_t memory = 0;  // bytes, hard limit for alloc; 0: none
   std::string isa;      // "" : best; "generic", "avx2", "avx512", "neon"
   bool pin = false;     // pin workers to cores
+  MoeKernel moe = MoeKernel::kPlain;
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

@@ -45,9 +45,14 @@ class Compare final : public Backend {
   }
   Weight upload(const HostTensor& tensor) override {
     weights_.push_back({a_.upload(tensor), b_.upload(tensor)});
-    Weight w = weights_.back().b;
-    w.data = {&weights_.back(), w.data.bytes};
-    return w;
+    return pair();
+  }
+  Weight upload_expert(const HostTensor& tensor) override {
+    weights_.push_back({a_.upload_expert(tensor), b_.upload_expert(tensor)});
+    return pair();
+  }
+  std::string expert_kernel(const Weight& weight) const override {
+    return b_.expert_kernel(side(weight, false));
   }
 
   void read(const Rows& from, double* to) override { a_.read(side(from, true), to); }
@@ -239,6 +244,14 @@ class Compare final : public Backend {
   }
 
  private:
+  // The newest pair; not `packed`: the tensor's memory may still be read by one of the two.
+  Weight pair() {
+    Weight w = weights_.back().b;
+    w.data = {&weights_.back(), w.data.bytes};
+    w.packed = false;
+    return w;
+  }
+
   template <typename F>
   void both(F f) {
     f(a_, true);

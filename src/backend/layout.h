@@ -61,7 +61,8 @@ struct Weight {
   Format format = Format::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t bytes = 0;  // read once per use: codes + scales as stored
+  int64_t bytes = 0;    // read once per use: codes + scales as stored
+  bool packed = false;  // repacked for the expert kernels: only experts() can read it
   std::string_view name;
   explicit operator bool() const { return static_cast<bool>(data); }
 };
@@ -209,5 +210,9 @@ struct Scratch {
 };
 
 enum class PrecisionMode : uint8_t { kExact, kFast };
+
+// How experts are multiplied. kPlain: codes become floats, activations stay floats. kPacked: MXFP4
+// experts repacked at load for integer products with int8 activations, where their format allows.
+enum class MoeKernel : uint8_t { kPlain, kPacked };
 
 }  // namespace spk

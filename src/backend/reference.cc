@@ -510,6 +510,8 @@ std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options) {
   return std::make_unique<Reference>(options);
 }
 
+std::string Backend::expert_kernel(const Weight&) const { return cat("plain ", name()); }
+
 void Backend::commit(const LayerState&, int64_t) { SPK_CHECK(!"this back end has no verify pass"); }
 
 void Backend::fused(Block, const Layer&, const LayerState&, const Scratch&) {

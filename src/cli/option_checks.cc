@@ -27,7 +27,8 @@ void check_require(const std::string& text) {
     const std::string key = item.substr(0, equals);
     const std::string value = equals < item.size() ? item.substr(equals + 1) : "";
     if (key == "moe") {
-      check_available(value, kMoe, kMoeNow);
+      constexpr std::array<std::string_view, 1> kProven = {"plain"};
+      check_available(value, kMoe, kProven);
     } else if (key == "lm-head") {
       constexpr std::array<std::string_view, 1> kProven = {"stored"};
       check_available(value, kHead, kProven);

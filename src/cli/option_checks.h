@@ -13,7 +13,7 @@
 namespace spk::cli {
 
 inline constexpr std::array<std::string_view, 3> kMoe = {"plain", "packed", "jit"};
-inline constexpr std::array<std::string_view, 1> kMoeNow = {"plain"};
+inline constexpr std::array<std::string_view, 2> kMoeNow = {"plain", "packed"};
 inline constexpr std::array<std::string_view, 5> kHead = {"stored", "fp32", "bf16", "fp8", "mxfp4"};
 
 // `known`: what the contract names; `now`: what this version has of it.

@@ -45,12 +45,11 @@ void add_model(Table& t, Options& o) {
   t.choice("--backend", {"auto", "reference", "cpu", "cuda"}, m.backend,
            "auto: cuda where it can run, else cpu (auto)");
   t.value("--precision", "exact|fast",
-          "exact: fp32 activations and caches, head as stored; fast: the same in this version",
+          "exact: fp32 throughout, head as stored; fast: what --moe and --lm-head choose",
           [&m](const std::string& s) {
             constexpr std::array<std::string_view, 2> kChoices = {"exact", "fast"};
             check_choice(s, kChoices);
             m.precision = s == "fast" ? PrecisionMode::kFast : PrecisionMode::kExact;
-            m.precision_given = true;
           });
   t.group("How it runs", kRunning);
   t.integer("--threads", "N", 1, 1024, "worker threads (physical cores)",
@@ -64,10 +63,14 @@ void add_model(Table& t, Options& o) {
             parse_size(s, uint64_t{1} << 40);
             m.memory = s;
           });
-  t.value("--moe", "plain", "how the experts run (plain)",
-          [](const std::string& s) { check_available(s, kMoe, kMoeNow); });
+  t.value("--moe", "plain|packed",
+          "how the experts run; packed: int8 activations, fast only (fast: packed, else plain)",
+          [&m](const std::string& s) {
+            check_available(s, kMoe, kMoeNow);
+            m.moe = s;
+          });
   t.choice("--lm-head", {"stored", "fp32", "bf16", "fp8", "mxfp4"}, m.lm_head,
-           "format of the output head, made at load (stored)");
+           "format of the output head, made at load (fast: fp8, else stored)");
   t.value("--draft", "N|auto",
           "tokens that the MTP layer drafts a step, 0 to 7 (auto: by measured gain)",
           [&m](const std::string& s) {

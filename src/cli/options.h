@@ -49,13 +49,13 @@ struct ModelOptions {
   int64_t weights_seed = 1;
   std::string backend = "auto";
   PrecisionMode precision = PrecisionMode::kExact;
-  bool precision_given = false;
   int threads = 0;
   std::string memory;  // as written; sizes in percent need the machine
   int64_t context = 0;
   std::string rope_scaling;
   std::string draft = "auto";
-  std::string lm_head = "stored";
+  std::string lm_head;  // "": what the precision says
+  std::string moe;      // "": what the precision says
   std::string require;
 };
 

@@ -25,9 +25,11 @@ struct Side {
 
 std::unique_ptr<Engine> start(const ModelOptions& options, const char* backend, int64_t tokens) {
   OpenedModel model = open_model(options);
-  EngineOptions engine = engine_options(options);
-  engine.backend = backend;
-  engine.precision = PrecisionMode::kExact;
+  ModelOptions exact = options;
+  exact.backend = backend;
+  exact.precision = PrecisionMode::kExact;
+  exact.moe = exact.lm_head = "";
+  EngineOptions engine = engine_options(exact);
   engine.context = tokens;
   return std::make_unique<Engine>(std::move(model.source), model.config, std::nullopt, engine);
 }

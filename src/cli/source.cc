@@ -177,12 +177,27 @@ EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
   engine.backend = options.backend;
   engine.precision = options.precision;
+  // `reference` computes in double whatever is asked for.
+  const bool fast = options.precision == PrecisionMode::kFast && options.backend != "reference";
+  if (options.moe == "packed" && !fast) {
+    fail_usage(
+        "--moe packed: expected --precision fast and a back end other than reference, found ",
+        options.precision == PrecisionMode::kFast ? "--backend reference" : "--precision exact");
+  }
+  const bool packed = options.moe.empty() ? fast : options.moe == "packed";
+  if (packed && options.require.find("moe=plain") != std::string::npos)
+    fail_usage("--require moe=plain: found packed experts; --moe plain chooses plain ones");
+  engine.device.moe = packed ? MoeKernel::kPacked : MoeKernel::kPlain;
+  engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
+                                        : parse_head_format(options.lm_head);
+  if (engine.head != HeadFormat::kStored &&
+      options.require.find("lm-head=stored") != std::string::npos)
+    fail_usage("--require lm-head=stored: found another format; --lm-head stored keeps it");
   engine.device.threads = options.threads;
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
   engine.draft =
       options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
-  engine.head = parse_head_format(options.lm_head);
   return engine;
 }
 
@@ -191,9 +206,6 @@ std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& opt
                                      std::optional<Tokenizer> tokenizer) {
   if (options.backend == "cuda") {
     fail_resource("this build has no CUDA back end yet; available now: --backend cpu or reference");
-  }
-  if (options.precision_given && options.precision == PrecisionMode::kFast) {
-    log_info("--precision fast is the same as exact in this version");
   }
   log_verbose(cat("loading ", model.name));
   EngineOptions final_options = engine_options;

@@ -31,6 +31,14 @@ class TensorSource {
   virtual void for_each(const std::function<void(const TensorBytes&)>& visit) const = 0;
   // The weights behind [data, data + bytes) have been copied elsewhere: their pages may go.
   virtual void drop(const std::byte* data, size_t bytes) const = 0;
+  // More than drop: nobody holds a pointer to these bytes of one tensor any more (they were
+  // repacked elsewhere), so a source that made them in memory may give the memory back. They read
+  // as anything until recall() brings them back.
+  virtual void forget(const std::byte* data, size_t bytes) const { drop(data, bytes); }
+  virtual void recall(const std::byte* data, size_t bytes) const {
+    static_cast<void>(data);
+    static_cast<void>(bytes);
+  }
 };
 
 // One file of a checkpoint that is already in memory (the embedded model).

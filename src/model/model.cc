@@ -58,7 +58,10 @@ void set_layer(const ModelConfig& config, int64_t l, bool is_mla, bool is_moe, L
 
 void load_heads(const HostTensor& stored, const HeadOptions& heads, Backend& backend,
                 Model& model) {
-  model.head = LmHead(backend, stored, heads.format, {}, heads.threads);
+  // FP8 as stored has a scale a block: made anew by rows it would only lose.
+  const bool kept = heads.format == HeadFormat::kFp8 && stored.format == Format::kFp8;
+  model.head =
+      LmHead(backend, stored, kept ? HeadFormat::kStored : heads.format, {}, heads.threads);
   if (heads.draft_rows.empty()) return;
   const bool four = stored.cols % kGroup == 0;
   model.draft_head.emplace(backend, stored, four ? HeadFormat::kMxfp4 : HeadFormat::kFp8,
@@ -110,8 +113,16 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
         slot.layer = &model.layers[static_cast<size_t>(x.layer)];
       }
       Weight& weight = x.entry->weight(slot);
-      weight = backend.upload(t);
+      const bool expert = x.expert >= 0 || x.entry->component == Component::kShared;
+      weight = expert ? backend.upload_expert(t) : backend.upload(t);
       kept = weight.data.handle == t.data;
+      if (weight.packed && tensors.source) {
+        tensors.source->forget(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+        tensors.source->forget(t.scales,
+                               static_cast<size_t>(t.bytes()) -
+                                   static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+        return;
+      }
     }
     if (tensors.source && !kept)
       tensors.source->drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));

@@ -147,6 +147,21 @@ class Synthetic : public TensorSource {
   // These bytes exist nowhere else, and a back end may have kept a pointer to them: nothing is
   // given back.
   void drop(const std::byte*, size_t) const override {}
+  void forget(const std::byte* data, size_t bytes) const override {
+    constexpr uint64_t kPage = 4096;  // inside the tensor only: its neighbours are not forgotten
+    const auto first = static_cast<uint64_t>(round_up(data - data_, kPage));
+    const auto last = (static_cast<uint64_t>(data - data_) + bytes) / kPage * kPage;
+    if (first < last) ::madvise(data_ + first, last - first, MADV_DONTNEED);
+  }
+  void recall(const std::byte* data, size_t) const override {
+    const auto offset = static_cast<uint64_t>(data - data_);
+    const auto it =
+        std::upper_bound(tensors_.begin(), tensors_.end(), offset,
+                         [](uint64_t at, const Made& made) { return at < made.info.offset; });
+    SPK_CHECK(it != tensors_.begin());
+    const auto tensor = static_cast<size_t>(it - tensors_.begin()) - 1;
+    fill_range(tensor, 0, tensors_[tensor].info.bytes);
+  }
 
  private:
   TensorBytes view(const Made& made) const {
@@ -241,7 +256,7 @@ class Synthetic : public TensorSource {
     data_ = static_cast<std::byte*>(data);
   }
 
-  void fill_range(size_t tensor, uint64_t begin, uint64_t end) {
+  void fill_range(size_t tensor, uint64_t begin, uint64_t end) const {
     const Made& made = tensors_[tensor];
     const uint64_t stream = mix(seed_ + kGolden * (tensor + 1));
     std::byte* out = data_ + made.info.offset;

@@ -49,10 +49,10 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
-Verbs::Verbs(const ModelShape& shape, int threads) : shape_(shape) {
+Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe) : shape_(shape) {
   backends_.push_back(make_reference_backend({}));
   for (const std::string& isa : available_isas())
-    backends_.push_back(make_cpu_backend({threads, 0, isa, false}));
+    backends_.push_back(make_cpu_backend({threads, 0, isa, false, moe}));
   each([&](Backend& b, size_t) { b.prepare(shape); });
 }
 
@@ -78,7 +78,7 @@ Verbs::Weights Verbs::upload(Format format, ScaleType type, int64_t rows, int64_
   t.data = keep(codes);
   t.scales = scales.empty() ? nullptr : keep(scales);
   Weights w;
-  each([&](Backend& b, size_t) { w.push_back(b.upload(t)); });
+  each([&](Backend& b, size_t) { w.push_back(experts_ ? b.upload_expert(t) : b.upload(t)); });
   return w;
 }
 
@@ -244,6 +244,34 @@ void Verbs::expect_same_bits(const std::vector<Rows>& rows, const std::string& w
 void Verbs::expect_close(const std::vector<Rows>& rows, double tolerance, const std::string& what) {
   EXPECT_LE(error(rows), tolerance) << what;
   expect_same_bits(rows, what);
+}
+
+std::vector<Moe> random_moe(Verbs& v, Format routed, Format shared, double routed_limit,
+                            double shared_limit) {
+  const ModelShape& s = v.shape();
+  std::vector<Moe> moe(v.size());
+  const auto set = [&](auto&& field, const Verbs::Weights& w) {
+    for (size_t i = 0; i < v.size(); ++i) field(moe[i]) = w[i];
+  };
+  set([](Moe& m) -> Weight& { return m.router; }, v.weight(s.experts, s.hidden, Format::kBf16));
+  set([](Moe& m) -> Weight& { return m.bias; },
+      v.vector(s.experts, [&](int64_t, int64_t) { return 0.1 * v.normal() - 0.2; }));
+  for (Moe& m : moe) {
+    m.experts.resize(static_cast<size_t>(s.experts));
+    m.routed_limit = routed_limit;
+    m.shared_limit = shared_limit;
+  }
+  const auto ffn = [&](auto&& field, int64_t width, Format format) {
+    set([&](Moe& m) -> Weight& { return field(m).gate; }, v.weight(width, s.hidden, format, 0.2));
+    set([&](Moe& m) -> Weight& { return field(m).up; }, v.weight(width, s.hidden, format, 0.2));
+    set([&](Moe& m) -> Weight& { return field(m).down; }, v.weight(s.hidden, width, format, 0.2));
+  };
+  v.uploading_experts(true);
+  for (size_t e = 0; e < static_cast<size_t>(s.experts); ++e)
+    ffn([e](Moe& m) -> Ffn& { return m.experts[e]; }, s.expert_dim, routed);
+  ffn([](Moe& m) -> Ffn& { return m.shared; }, s.shared_dim, shared);
+  v.uploading_experts(false);
+  return moe;
 }
 
 }  // namespace spk::test

@@ -24,7 +24,7 @@ class Verbs {
   using Weights = std::vector<Weight>;  // one a back end, as Rows and Ints below
   using Values = std::function<double(int64_t row, int64_t col)>;
 
-  explicit Verbs(const ModelShape& shape, int threads = 2);
+  explicit Verbs(const ModelShape& shape, int threads = 2, MoeKernel moe = MoeKernel::kPlain);
 
   size_t size() const { return backends_.size(); }
   Backend& backend(size_t i) { return *backends_[i]; }
@@ -38,6 +38,8 @@ class Verbs {
   // Any stored tensor; its bytes are kept.
   Weights upload(Format format, ScaleType type, int64_t rows, int64_t cols,
                  const std::vector<uint8_t>& codes, const std::vector<uint8_t>& scales);
+  // The following weights go to upload_expert instead of upload.
+  void uploading_experts(bool yes) { experts_ = yes; }
 
   std::vector<Rows> rows(int64_t count, int64_t cols, const Values& values);  // rounded to float
   std::vector<Rows> random(int64_t count, int64_t cols, double size = 1.0);
@@ -69,9 +71,15 @@ class Verbs {
   ModelShape shape_;
   std::vector<std::unique_ptr<Backend>> backends_;
   std::deque<std::vector<uint8_t>> memory_;
+  bool experts_ = false;
   std::mt19937_64 random_{20261129};
   std::normal_distribution<double> normal_;
 };
+
+// One layer's router, experts and shared expert, a copy for each back end. The limits are the
+// SwiGLU clamps; the shared expert is left out when shared_dim is 0.
+std::vector<Moe> random_moe(Verbs& v, Format routed, Format shared, double routed_limit,
+                            double shared_limit);
 
 // The instruction sets that this processor runs, by name.
 std::vector<std::string> available_isas();

@@ -31,7 +31,7 @@ Block::~Block() {
 }
 
 Matrix matrix_of(const Weight& w) {
-  SPK_CHECK(w.data.handle != nullptr);
+  SPK_CHECK(w.data.handle != nullptr && !w.packed);
   // upload() turned it into floats when it has four bytes a number.
   const bool floats = w.data.bytes == static_cast<size_t>(w.rows * w.cols) * sizeof(float);
   return {floats ? Format::kF32 : w.format, w.rows, w.cols,
@@ -46,6 +46,7 @@ const float* floats_of(const Weight& w) {
 CpuBackend::CpuBackend(const BackendOptions& options)
     : options_(options),
       kernels_(select_kernels(options.isa)),
+      packed_(select_packed(kernels_.isa)),
       team_(options.threads, options.pin) {}
 
 std::string CpuBackend::description() const {
@@ -125,6 +126,57 @@ Weight CpuBackend::upload(const HostTensor& tensor) {
   account(bytes, tensor.name);
   w.scales = {const_cast<std::byte*>(tensor.scales), bytes};
   return w;
+}
+
+// Packed matrices lie one behind the other in large pages: a matrix of its own pages would cost a
+// mapping each (42 layers x 512 experts x 3 are as many as the system allows a process), and small
+// pages stop the processor's read-ahead every 4 KiB.
+uint8_t* CpuBackend::slab_bytes(size_t bytes, std::string_view label) {
+  constexpr size_t kSlab = size_t{64} << 20;
+  account(bytes, label);
+  bytes = (bytes + 63) / 64 * 64;
+  if (slabs_.empty() || slabs_.back().bytes() - slab_used_ < bytes) {
+    slabs_.emplace_back(std::max(kSlab, bytes));
+    madvise(slabs_.back().data(), slabs_.back().bytes(), MADV_HUGEPAGE);  // a wish
+    slab_used_ = 0;
+  }
+  uint8_t* at = static_cast<uint8_t*>(slabs_.back().data()) + slab_used_;
+  slab_used_ += bytes;
+  return at;
+}
+
+Weight CpuBackend::upload_expert(const HostTensor& tensor) {
+  if (options_.moe != MoeKernel::kPacked || !can_pack(tensor.format, tensor.rows, tensor.cols))
+    return upload(tensor);
+  SPK_CHECK(tensor.scale_type == ScaleType::kE8m0);
+  Weight w;
+  w.format = tensor.format;
+  w.rows = tensor.rows;
+  w.cols = tensor.cols;
+  w.bytes = tensor.bytes();
+  w.name = tensor.name;
+  w.packed = true;
+  const auto codes = static_cast<size_t>(code_bytes(w.format, w.rows, w.cols));
+  const auto scales = static_cast<size_t>(scale_count(w.format, w.rows, w.cols));
+  uint8_t* to = slab_bytes(codes, tensor.name);
+  uint8_t* to_scales = slab_bytes(scales, tensor.name);
+  run_tasks(w.rows / kTileRows, w.rows * w.cols,
+            [&](int64_t tile, int) { pack_tiles(tensor, tile, tile + 1, to, to_scales); });
+  w.data = {to, codes};
+  w.scales = {to_scales, scales};
+  return w;
+}
+
+PackedMatrix packed_of(const Weight& w) {
+  SPK_CHECK(w.packed);
+  return {static_cast<const uint8_t*>(w.data.handle), static_cast<const uint8_t*>(w.scales.handle),
+          w.rows, w.cols};
+}
+
+std::string CpuBackend::expert_kernel(const Weight& weight) const {
+  if (!weight.packed) return cat("plain ", kernels_.isa);
+  return cat("packed ", packed_.isa, " ", packed_kernel(packed_, weight.cols, weight.rows).name,
+             ", groups of ", kGroup);
 }
 
 double CpuBackend::read_bandwidth() {

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/packed.h"
 #include "base/threads.h"
 
 #include <deque>
@@ -35,6 +36,7 @@ class Block {
   Block(Block&& other) noexcept;
   Block& operator=(Block&&) = delete;
   float* floats() const { return static_cast<float*>(data_); }
+  size_t bytes() const { return bytes_; }
   void* data() const { return data_; }
 
  private:
@@ -60,6 +62,8 @@ class CpuBackend final : public Backend {
   void prepare(const ModelShape& shape) override;
   Buffer alloc(size_t bytes, std::string_view label) override;
   Weight upload(const HostTensor& tensor) override;
+  Weight upload_expert(const HostTensor& tensor) override;
+  std::string expert_kernel(const Weight& weight) const override;
   const Counters& counters() const override { return counters_; }
   double read_bandwidth() override;
 
@@ -180,11 +184,20 @@ class CpuBackend final : public Backend {
   int64_t attend_floats(int64_t tile) const;
 
   void gather_pairs(const Rows& h, const Moe& moe, const Ints& ids);
+  // Memory for `rows` quantised rows of `cols`, as floats; and those rows in it.
+  static int64_t quant_floats(int64_t rows, int64_t cols);
+  static void lay_out(float* memory, int64_t cols, std::span<QuantRow> rows);
+  void quantise(const float* x, int64_t first, int64_t last, const QuantRow& to) const;
+  void quantise_pairs(const Rows& h, float* memory);
+  void multiply_expert(const Weight& w, int64_t first, int64_t last, const float* const* x,
+                       const QuantRow* quantised, int64_t n, float* const* y, int64_t at, bool few,
+                       int worker);
   void choose(float* biased, int32_t* ids);  // groups and top-k over one row of scores
 
   // ---- memory ----
   void account(size_t bytes, std::string_view label);
   const float* keep_floats(const HostTensor& tensor, bool transpose);
+  uint8_t* slab_bytes(size_t bytes, std::string_view label);
   float* grow(std::vector<Block>& at, size_t& held, int64_t floats, std::string_view label);
   float* shared_floats(int64_t floats);  // one verb at a time
   float* worker_floats(int worker,
@@ -193,6 +206,7 @@ class CpuBackend final : public Backend {
 
   BackendOptions options_;
   const Kernels& kernels_;
+  const PackedKernels& packed_;
   WorkerTeam team_;
   ModelShape shape_;
   Counters counters_;
@@ -201,6 +215,8 @@ class CpuBackend final : public Backend {
 
   std::vector<Block> blocks_;  // of alloc
   std::vector<Block> floats_;  // small vectors and FP8 scales as floats
+  std::vector<Block> slabs_;   // packed experts
+  size_t slab_used_ = 0;       // of the last slab
   std::vector<Block> shared_, workers_;
   size_t shared_bytes_ = 0, workers_bytes_ = 0;
   int64_t worker_stride_ = 0;  // floats per worker in workers_
@@ -214,9 +230,12 @@ class CpuBackend final : public Backend {
   // experts(): pairs (row, slot) sorted by expert, the shared expert's rows behind them.
   std::vector<Routed> routed_;
   std::vector<int64_t> pair_of_, pair_start_;
+  // The same rows and their activations quantised, [pairs], where an expert is packed.
+  std::vector<QuantRow> row_quant_, pair_quant_, act_quant_;
 };
 
 Matrix matrix_of(const Weight& w);
+PackedMatrix packed_of(const Weight& w);
 const float* floats_of(const Weight& w);  // a small vector; SPK_CHECK that it is one
 
 }  // namespace spk::cpu

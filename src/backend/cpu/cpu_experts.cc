@@ -3,7 +3,8 @@
 //
 // Rows are gathered by expert, so that an expert's weights are read once in a call, by all rows
 // that chose it. A row's sum runs over its slots in order and takes the shared expert last: it does
-// not depend on the other rows.
+// not depend on the other rows. Packed experts (packed.h) run in the same two joins: their rows are
+// quantised once, their activations by the task that made them.
 #include "backend/cpu/cpu.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -59,6 +60,55 @@ void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
   for (int64_t i = 0; i < n; ++i) x_[static_cast<size_t>(n * top_k + i)] = row_of(h, i);
 }
 
+// A quantised row: codes, then scales, then offsets.
+int64_t CpuBackend::quant_floats(int64_t rows, int64_t cols) {
+  return rows * (cols / 4 + 2 * (cols / kGroup));
+}
+
+void CpuBackend::lay_out(float* memory, int64_t cols, std::span<QuantRow> rows) {
+  for (QuantRow& row : rows) {
+    row.q = reinterpret_cast<int8_t*>(memory);
+    row.scale = memory + cols / 4;
+    row.offset = reinterpret_cast<int32_t*>(memory + cols / 4 + cols / kGroup);
+    memory += quant_floats(1, cols);
+  }
+}
+
+// Columns [first, last) of x, whole groups.
+void CpuBackend::quantise(const float* x, int64_t first, int64_t last, const QuantRow& to) const {
+  kernels_.quantise(x + first, last - first, to.q + first, to.scale + first / kGroup,
+                    to.offset + first / kGroup);
+}
+
+// Every row of h once; pair_quant_ then mirrors x_. A few rows are the caller's work: 2,560 columns
+// take about half a microsecond, half a join.
+void CpuBackend::quantise_pairs(const Rows& h, float* memory) {
+  const int64_t n = h.rows, top_k = shape_.top_k;
+  row_quant_.resize(static_cast<size_t>(n));
+  lay_out(memory, h.cols, row_quant_);
+  const int64_t work = n <= kMaxVerify ? 0 : n * h.cols * 4;
+  run_tasks(n, work, [&](int64_t i, int) {
+    quantise(row_of(h, i), 0, h.cols, row_quant_[static_cast<size_t>(i)]);
+  });
+  pair_quant_.resize(x_.size());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < top_k; ++k)
+      pair_quant_[static_cast<size_t>(pair_of_[static_cast<size_t>(i * top_k + k)])] =
+          row_quant_[static_cast<size_t>(i)];
+    pair_quant_[static_cast<size_t>(n * top_k + i)] = row_quant_[static_cast<size_t>(i)];
+  }
+}
+
+void CpuBackend::multiply_expert(const Weight& w, int64_t first, int64_t last,
+                                 const float* const* x, const QuantRow* quantised, int64_t n,
+                                 float* const* y, int64_t at, bool few, int worker) {
+  if (w.packed) {
+    packed_kernel(packed_, w.cols, w.rows).product(packed_of(w), first, last, quantised, n, y, at);
+  } else {
+    multiply_block(matrix_of(w), first, last, x, n, y, at, few, worker);
+  }
+}
+
 void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
                          const Rows& o) {
   const int64_t n = h.rows, top_k = shape_.top_k, hidden = shape_.hidden;
@@ -67,8 +117,13 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     return r.expert < 0 ? moe.shared : moe.experts[static_cast<size_t>(r.expert)];
   };
   int64_t width = 0, rows = 0, work = 0;
+  bool packed_in = false, packed_out = false;  // some expert wants quantised rows, activations
   for (const Routed& r : routed_) {
     const Ffn& f = ffn(r);
+    const bool in = f.gate.packed || f.up.packed;
+    packed_in |= in;
+    packed_out |= f.down.packed;
+    ++(in && f.down.packed ? counters_.packed_experts : counters_.plain_experts);
     width = std::max(width, f.gate.rows);
     rows += f.gate.rows;
     work += r.count * f.gate.rows * hidden;
@@ -77,7 +132,9 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     count(f.down);
   }
   const int64_t pairs = n * (top_k + 1), stride = round_up(width, kLanes);
-  float* act = shared_floats(2 * pairs * stride);
+  const int64_t row_quant = packed_in ? quant_floats(n, hidden) : 0;
+  const int64_t act_quant = packed_out ? quant_floats(pairs, stride) : 0;
+  float* act = shared_floats(2 * pairs * stride + row_quant + act_quant);
   y_.resize(static_cast<size_t>(2 * pairs));
   float** gate_rows = y_.data();
   float** up_rows = gate_rows + pairs;
@@ -86,11 +143,18 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     up_rows[p] = act + (pairs + p) * stride;
   }
 
+  if (packed_in) quantise_pairs(h, act + 2 * pairs * stride);
+  act_quant_.resize(static_cast<size_t>(packed_out ? pairs : 0));
+  lay_out(act + 2 * pairs * stride + row_quant, stride, act_quant_);
+
   const bool routed_few = experts_direct(n), shared_few = direct(n);
-  const int64_t block = block_rows(rows, hidden, routed_few && shared_few);
+  // Packed kernels work in tiles, and a task quantises its own activations in whole groups.
+  int64_t block = block_rows(rows, hidden, routed_few && shared_few);
+  if (packed_in || packed_out) block = round_up(block, kGroup);
   const int64_t blocks = ceil_div(width, block);
   const auto used = static_cast<int64_t>(routed_.size());
   // Down: a task takes some hidden columns of every pair, so that it can finish their sums.
+  static_assert(kLanes == kTileRows);
   const int64_t fair = round_up(ceil_div(hidden, 4 * team_.size()), kLanes);
   const int64_t columns = std::min<int64_t>(
       {64, fair, std::max<int64_t>(kLanes, kSumFloats / pairs / kLanes * kLanes)});
@@ -104,14 +168,18 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     const int64_t first = task % blocks * block, last = std::min(first + block, f.gate.rows);
     if (first >= last) return;
     const float* const* x = x_.data() + r.first;
+    const QuantRow* quantised = packed_in ? pair_quant_.data() + r.first : nullptr;
     float* const* gate = gate_rows + r.first;
     float* const* up = up_rows + r.first;
     const bool few = r.expert < 0 ? shared_few : routed_few;
-    multiply_block(matrix_of(f.gate), first, last, x, r.count, gate, first, few, worker);
-    multiply_block(matrix_of(f.up), first, last, x, r.count, up, first, few, worker);
+    multiply_expert(f.gate, first, last, x, quantised, r.count, gate, first, few, worker);
+    multiply_expert(f.up, first, last, x, quantised, r.count, up, first, few, worker);
     const auto limit = static_cast<float>(r.expert < 0 ? moe.shared_limit : moe.routed_limit);
-    for (int64_t i = 0; i < r.count; ++i)
+    for (int64_t i = 0; i < r.count; ++i) {
       kernels_.swiglu(gate[i] + first, up[i] + first, limit, last - first);
+      if (f.down.packed)
+        quantise(gate[i], first, last, act_quant_[static_cast<size_t>(r.first + i)]);
+    }
   });
 
   run_tasks(ceil_div(hidden, columns), work, [&](int64_t task, int worker) {
@@ -120,8 +188,9 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
     float** out_rows = out_.data() + worker * pairs;
     for (int64_t p = 0; p < pairs; ++p) out_rows[p] = out + p * columns;
     for (const Routed& r : routed_)
-      multiply_block(matrix_of(ffn(r).down), first, last, gate_rows + r.first, r.count,
-                     out_rows + r.first, 0, r.expert < 0 ? shared_few : routed_few, worker);
+      multiply_expert(ffn(r).down, first, last, gate_rows + r.first,
+                      packed_out ? act_quant_.data() + r.first : nullptr, r.count,
+                      out_rows + r.first, 0, r.expert < 0 ? shared_few : routed_few, worker);
     for (int64_t i = 0; i < n; ++i) {
       float* sum = row_of(o, i) + first;
       const int64_t* slot = pair_of_.data() + i * top_k;

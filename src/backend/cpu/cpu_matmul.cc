@@ -99,6 +99,7 @@ void CpuBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
 }
 
 void CpuBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
+  ++counters_.heads[static_cast<int>(head.format())];
   // The rows that follow a prompt, a drafted one or those of a verify pass: few at any time.
   const Weight* const weights[] = {&weight_of(head)};
   multiply_rows(hidden, weights, {&y, 1}, hidden.rows <= kDirectRows);

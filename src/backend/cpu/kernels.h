@@ -124,6 +124,9 @@ struct Kernels {
   void (*decay)(const float* a, const float* b, const float* x, float* y,
                 int64_t n);  // x exp(a - b)
   float (*dot)(const float* a, const float* b, int64_t n);
+  // Groups of 32 as int8, for the packed experts (packed.h); n is a multiple of 32. A group that is
+  // not finite gets the scale NaN, so that it stays visible.
+  void (*quantise)(const float* x, int64_t n, int8_t* q, float* scale, int32_t* offset);
 
   // ---- KDA ----
   void (*conv)(const Conv& c, int64_t first, int64_t last);  // channels, multiples of kLanes

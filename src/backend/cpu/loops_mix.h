@@ -79,6 +79,35 @@ inline float exp_sum(const float* x, float bias, float* y, int64_t n) {
   return reduce(sum);
 }
 
+// Plain loops: integers, and float operations of one rounding each, which compilers vectorise and
+// cannot reorder.
+inline void quantise(const float* x, int64_t n, int8_t* q, float* scale, int32_t* offset) {
+  constexpr uint32_t kFinite = 0x7f800000u;
+  constexpr uint32_t kSmallest = 27u << 23;  // 2^-100: 127 / max|x| must stay a float
+  for (int64_t g = 0; g < n / kGroup; ++g, x += kGroup, q += kGroup) {
+    uint32_t bits[kGroup];
+    __builtin_memcpy(bits, x, sizeof bits);
+    uint32_t largest = 0;  // magnitudes compare as integers do
+    for (const uint32_t b : bits) {
+      const uint32_t magnitude = b & 0x7fffffffu;
+      largest = largest < magnitude ? magnitude : largest;
+    }
+    const bool finite = largest < kFinite, some = finite && largest >= kSmallest;
+    const float top = __builtin_bit_cast(float, some ? largest : 0x3f800000u);
+    const float inverse = some ? 127.f / top : 0.f;
+    int32_t sum = 0;
+    for (int i = 0; i < kGroup; ++i) {
+      const float clean = finite ? x[i] : 0.f;
+      const auto rounded = __builtin_bit_cast(int32_t, clean * inverse + kRound);
+      const auto code = static_cast<int8_t>(rounded & 0xff);
+      q[i] = code;
+      sum += code;
+    }
+    scale[g] = finite ? (some ? top / 127.f * .5f : 0.f) : __builtin_nanf("");
+    offset[g] = -12 * sum;
+  }
+}
+
 inline void conv(const Conv& c, int64_t first, int64_t last) {
   constexpr int kMaxTaps = 8;
   const int taps = static_cast<int>(c.kernel), past = taps - 1;

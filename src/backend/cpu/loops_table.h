@@ -27,6 +27,7 @@ inline constexpr Kernels make_table(std::string_view isa) {
   t.exp_of = exp_of;
   t.decay = decay;
   t.dot = dot;
+  t.quantise = quantise;
   t.conv = conv;
   t.gate = gate;
   t.unit = unit;
