@@ -8,7 +8,7 @@ if(SPARKLING_EMBED AND IS_DIRECTORY ${SPARKLING_EMBED})
   file(GLOB embed_files CONFIGURE_DEPENDS
        ${SPARKLING_EMBED}/config.json ${SPARKLING_EMBED}/generation_config.json
        ${SPARKLING_EMBED}/tokenizer.json ${SPARKLING_EMBED}/tokenizer_config.json
-       ${SPARKLING_EMBED}/chat_template.jinja
+       ${SPARKLING_EMBED}/chat_template.jinja ${SPARKLING_EMBED}/token_counts.txt
        ${SPARKLING_EMBED}/*.safetensors ${SPARKLING_EMBED}/model.safetensors.index.json)
   list(SORT embed_files)
 endif()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -52,10 +53,10 @@ def test_wrong_usage_is_refused_with_a_hint(sparkling, arguments, expected):
 @pytest.mark.parametrize("arguments, expected", [
     (["quantize"], "not in this version"),
     (["run", "--moe", "jit", "-p", "x"], "available now: plain or packed"),
-    (["run", "--require", "lm-head=fp8", "-p", "x"], "available now: stored"),
-    (["run", "--require", "draft=3", "-p", "x"], "available now: draft=0"),
-    (["run", "--draft-head", "32768", "-p", "x"], "available now: 0"),
-    (["run", "--require", "moe=packed", "-p", "x"], "available now: plain"),
+    (["run", "--require", "lm-head=int8", "-p", "x"], "expected stored, fp32, bf16, fp8 or mxfp4, found int8"),
+    (["run", "--require", "draft=auto", "-p", "x"], "expected draft=0 to draft=7, found draft=auto"),
+    (["run", "--draft-head", "32768", "-p", "x"], "expected at most 4096 rows (the vocabulary), found 32768"),
+    (["run", "--require", "moe=jit", "-p", "x"], "expected moe=plain or moe=packed, found moe=jit"),
     (["run", "--require", "drift=3", "-p", "x"], "did you mean 'draft'?"),
     (["run", "--device", "1", "-p", "x"], "CUDA"),
 ])  # fmt: skip
@@ -76,16 +77,38 @@ def test_cuda_exits_3_with_one_sentence(sparkling):
 
 
 def test_what_this_version_has_is_accepted(sparkling):
-    done = sparkling("run", "-p", "x", "--max-tokens", 1, "--moe", "plain", "--lm-head", "stored", "--draft", "auto",
+    done = sparkling("run", "-p", "x", "--max-tokens", 1, "--moe", "plain", "--lm-head", "stored", "--draft", 0,
                      "--draft-head", 0, "--require", "moe=plain,lm-head=stored,draft=0", "--device", 0,
                      "--precision", "fast")  # fmt: skip
     assert "tok/s" in done.stderr
 
 
-def test_what_is_required_is_not_what_fast_chooses(sparkling):
-    for require, other in (("moe=plain", "--lm-head"), ("lm-head=stored", "--moe")):
-        done = sparkling("run", "-p", "x", "--require", require, other, "stored" if other == "--lm-head" else "plain", status=2)
-        assert f"--require {require}" in done.stderr
+@pytest.mark.parametrize("options, require, found", [
+    ([], "moe=plain", "packed and"),
+    ([], "lm-head=stored", "found heads in FP8 by row"),
+    (["--precision", "exact"], "moe=packed", "found 0 packed and"),
+    (["--draft", 2], "draft=3", "found 2 drafts in a cycle"),
+    ([], "draft=3", "--draft auto"),
+])  # fmt: skip
+def test_a_probe_shows_what_runs_instead_of_what_is_required(sparkling, options, require, found):
+    done = sparkling("run", "-p", "x", *options, "--require", require, status=3)
+    assert f"expected {require}" in done.stderr and found in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_all_three_optimisations_are_proven_in_use(sparkling):
+    done = sparkling("run", "-p", "x", "--max-tokens", 1, "-v", "--moe", "packed", "--lm-head", "fp8", "--draft", 3,
+                     "--draft-head", 1024, "--require", "moe=packed,lm-head=fp8,draft=3")  # fmt: skip
+    assert "from a head of 1024 rows in MXFP4" in done.stderr
+    assert done.stderr.count(", at most ") == 5 and "FAILED" not in done.stderr  # the known-answer tests
+
+
+def test_a_broken_list_of_token_counts_is_named(sparkling, checkpoint, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(checkpoint, model)
+    for text, where in (("3 9\n3 8\n", "line 2"), ("-1 5\n", "line 1"), ("7\n", "line 1"), ("1 2 3\n", "line 1")):
+        (model / "token_counts.txt").write_text(text)
+        done = sparkling("bench", model, "--in", 1, "--out", 2, "--draft-head", 8, status=1)
+        assert f"token_counts.txt {where}: expected 'id count'" in done.stderr
 
 
 # ---- help, version, completion ----

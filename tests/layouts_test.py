@@ -26,8 +26,8 @@ NANO = ROOT / "models/ling-nano"
 BOUNDS = {"bf16": (1e-8, 1.0), "fp8": (0.01, 0.98), "int4": (0.05, 0.95)}
 
 
-def export(folder, layout):
-    """The shipped weights, dequantised and written again in `layout`."""
+def export(folder, layout, mtp=None):
+    """The shipped weights, dequantised and written again in `layout`; those of the MTP layer in `mtp`."""
     tensors = Tensors(NANO)
     config = json.loads((NANO / "config.json").read_text())
     config.pop("quantization_config", None)
@@ -39,11 +39,14 @@ def export(folder, layout):
             writer.exact(name, data)
             continue
         base = name.removesuffix(".weight")
+        form = mtp if mtp and name.startswith(f"model.layers.{config['num_hidden_layers']}.") else layout
         quantised = f"{name}_scale_inv" in tensors
         value = tensors.matrix(base) if quantised else tensors.plain(name)
-        if not quantised or layout == "bf16" or (layout == "int4" and ".experts." not in name):
+        if not quantised or form == "bf16" or (form == "int4" and ".experts." not in name):
             writer.plain(name, value)
-        elif layout == "int4":
+        elif form == "fp4" and ".experts." in name:
+            writer.mxfp4(base, value)
+        elif form == "int4":
             writer.int4(base, value)
         else:
             writer.fp8(base, value)

@@ -65,6 +65,15 @@ std::string join(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string indented(const std::string& lines) {
+  std::string out;
+  for (const char c : lines) {
+    out += c;
+    if (c == '\n') out += "          ";
+  }
+  return out;
+}
+
 std::string report_text(const Doctor& d) {
   const Version v = version();
   std::string out =
@@ -93,6 +102,8 @@ std::string report_text(const Doctor& d) {
   if (d.test.route_flips > 0) {
     out += cat("          ", d.test.route_flips, " expert choices differ when not replayed\n");
   }
+  out += cat("plan      ", indented(d.test.plan), "\n");
+  if (!d.test.proofs.empty()) out += cat("proofs    ", indented(proof_text(d.test.proofs)), "\n");
   return out;
 }
 
@@ -126,6 +137,16 @@ std::string report_json(const Doctor& d) {
                        {"relative_error", d.test.error},
                        {"route_flips", d.test.route_flips},
                        {"text", d.test.text}};
+  root["plan"] = d.test.plan;
+  Json proofs = Json::array();
+  for (const Proof& p : d.test.proofs) {
+    proofs.push_back({{"name", p.name},
+                      {"detail", p.detail},
+                      {"error", p.error},
+                      {"bound", p.bound},
+                      {"passed", p.passed()}});
+  }
+  root["proofs"] = proofs;
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cli/values.h"
+#include "engine/require.h"
 
 #include <algorithm>
 
@@ -19,29 +20,15 @@ void check_draft(const std::string& text) {
 }
 
 void check_require(const std::string& text) {
-  size_t at = 0;
-  while (at <= text.size()) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    const std::string item = text.substr(at, comma - at);
-    const size_t equals = std::min(item.find('='), item.size());
-    const std::string key = item.substr(0, equals);
-    const std::string value = equals < item.size() ? item.substr(equals + 1) : "";
-    if (key == "moe") {
-      constexpr std::array<std::string_view, 1> kProven = {"plain"};
-      check_available(value, kMoe, kProven);
-    } else if (key == "lm-head") {
-      constexpr std::array<std::string_view, 1> kProven = {"stored"};
-      check_available(value, kHead, kProven);
-    } else if (key == "draft") {
-      check_draft(value);
-      if (value != "0")
-        fail_usage("draft=", value, " cannot be proven in this version; available now: draft=0");
-    } else {
-      constexpr std::array<std::string_view, 3> kKeys = {"moe", "lm-head", "draft"};
+  constexpr std::array<std::string_view, 3> kKeys = {"moe", "lm-head", "draft"};
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at), key = item.substr(0, item.find('='));
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
       fail_usage("expected moe=, lm-head= or draft=, found '", item, "'", did_you_mean(key, kKeys));
-    }
-    at = comma + 1;
+    at = end + 1;
   }
+  parse_requirements(text);
 }
 
 void check_rope_scaling(const std::string& text) {

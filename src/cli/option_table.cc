@@ -78,11 +78,9 @@ void add_model(Table& t, Options& o) {
             m.draft = s;
           });
   t.integer("--draft-head", "ROWS", 0, 1 << 20, "rows of the draft head, 0: the target's (0)",
-            [](int64_t n) {
-              if (n > 0) fail_usage("a draft head is not in this version; available now: 0");
-            });
+            [&m](int64_t n) { m.draft_head = n; });
   t.value("--require", "LIST",
-          "refuse to start unless these are in use: moe=plain,lm-head=stored,draft=0",
+          "refuse to start unless a probe step shows these: moe=packed,lm-head=fp8,draft=3",
           [&m](const std::string& s) {
             check_require(s);
             m.require = s;

@@ -214,7 +214,7 @@ Options parse_options(int argc, const char* const* argv) {
   const VerbInfo& info = find_verb(first);
   o.verb = info.verb;
   const bool fast = o.verb == Verb::kRun || o.verb == Verb::kBench || o.verb == Verb::kEval ||
-                    o.verb == Verb::kServe;
+                    o.verb == Verb::kServe || o.verb == Verb::kDoctor;
   o.model.precision = fast ? PrecisionMode::kFast : PrecisionMode::kExact;
 
   CLI::App app(std::string(info.summary), cat("sparkling ", info.name));

@@ -54,8 +54,9 @@ struct ModelOptions {
   int64_t context = 0;
   std::string rope_scaling;
   std::string draft = "auto";
-  std::string lm_head;  // "": what the precision says
-  std::string moe;      // "": what the precision says
+  std::string lm_head;     // "": what the precision says
+  std::string moe;         // "": what the precision says
+  int64_t draft_head = 0;  // rows; 0: the target's head
   std::string require;
 };
 

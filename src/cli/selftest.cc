@@ -28,7 +28,7 @@ std::unique_ptr<Engine> start(const ModelOptions& options, const char* backend, 
   ModelOptions exact = options;
   exact.backend = backend;
   exact.precision = PrecisionMode::kExact;
-  exact.moe = exact.lm_head = "";
+  exact.moe = exact.lm_head = exact.require = "";
   EngineOptions engine = engine_options(exact);
   engine.context = tokens;
   return std::make_unique<Engine>(std::move(model.source), model.config, std::nullopt, engine);
@@ -88,7 +88,7 @@ SelfTest self_test(const ModelOptions& options, int64_t weight_bytes) {
     }
     truth = run(*reference, tokens, {});
   }
-  const std::unique_ptr<Engine> tested = start(options, options.backend.c_str(), n);
+  std::unique_ptr<Engine> tested = start(options, options.backend.c_str(), n);
   result.backend = tested->backend().description();
   result.read_bandwidth = tested->backend().read_bandwidth();
   const Side replayed = run(*tested, tokens, truth.routes);
@@ -97,10 +97,18 @@ SelfTest self_test(const ModelOptions& options, int64_t weight_bytes) {
     const double error = relative_error(truth.rows[i], replayed.rows[i]);
     if (std::isnan(error) || error > result.error) result.error = error;  // a NaN stays
   }
-  result.route_flips = count_flips(truth.routes, free.routes, tested->config().shape.top_k);
+  const int64_t top_k = tested->config().shape.top_k;
+  result.route_flips = count_flips(truth.routes, free.routes, top_k);
   result.passed = result.error <= kTolerance;
   result.text = cat(n, " tokens, ", tested->backend().name(), " against reference: relative error ",
                     result.error, ", allowed ", kTolerance);
+  tested.reset();
+  OpenedModel model = open_model(options);
+  EngineOptions asked = engine_options(options);
+  asked.context = kTokens;
+  const std::unique_ptr<Engine> used = start_engine(model, options, asked);
+  result.plan = used->plan_text();
+  result.proofs = used->proofs();
   return result;
 }
 

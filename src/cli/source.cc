@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/draft_ids.h"
 #include "cli/embedded.h"
 #include "cli/machine.h"
 #include "cli/values.h"
@@ -121,6 +122,7 @@ OpenedModel open_model(const ModelOptions& options, Contents contents) {
   model.tokenizer_json = text_of(*checkpoint, "tokenizer.json");
   model.chat_template = text_of(*checkpoint, "chat_template.jinja");
   model.generation_config = text_of(*checkpoint, "generation_config.json");
+  model.token_counts = text_of(*checkpoint, "token_counts.txt");
   model.source = std::move(checkpoint);
   return model;
 }
@@ -185,19 +187,15 @@ EngineOptions engine_options(const ModelOptions& options) {
         options.precision == PrecisionMode::kFast ? "--backend reference" : "--precision exact");
   }
   const bool packed = options.moe.empty() ? fast : options.moe == "packed";
-  if (packed && options.require.find("moe=plain") != std::string::npos)
-    fail_usage("--require moe=plain: found packed experts; --moe plain chooses plain ones");
   engine.device.moe = packed ? MoeKernel::kPacked : MoeKernel::kPlain;
   engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
                                         : parse_head_format(options.lm_head);
-  if (engine.head != HeadFormat::kStored &&
-      options.require.find("lm-head=stored") != std::string::npos)
-    fail_usage("--require lm-head=stored: found another format; --lm-head stored keeps it");
   engine.device.threads = options.threads;
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
   engine.draft =
       options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
+  engine.require = parse_requirements(options.require);
   return engine;
 }
 
@@ -212,10 +210,19 @@ std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& opt
   if (final_options.context == 0 && final_options.device.memory == 0) {
     final_options.context = context_that_fits(model, options);
   }
+  if (options.draft_head > 0) {
+    final_options.draft_head = draft_ids(options.draft_head, model.config.shape.vocab,
+                                         model.token_counts, model.name + "/token_counts.txt");
+    if (!model.token_counts)
+      log_info("--draft-head: no token_counts.txt, so the head has the lowest ids");
+  }
   auto engine = std::make_unique<Engine>(std::move(model.source), model.config,
                                          std::move(tokenizer), final_options);
   for (const std::string& note : engine->notes()) log_warn(note);
-  log_verbose(engine->plan_text());
+  if (log_verbose_on()) {
+    log_verbose(engine->plan_text());
+    log_verbose(proof_text(engine->proofs()));
+  }
   return engine;
 }
 

@@ -22,7 +22,7 @@ struct OpenedModel {
   std::string name;  // "/models/ling", "ling-nano (embedded)", "ling-3.0-tiny (synthetic, seed 1)"
   std::unique_ptr<TensorSource> source;
   ModelConfig config;  // --layers and --rope-scaling applied
-  std::optional<std::string> tokenizer_json, chat_template, generation_config;
+  std::optional<std::string> tokenizer_json, chat_template, generation_config, token_counts;
   bool synthetic = false;
 };
 // kSizes: of synthetic weights only names and shapes, no memory; nothing can run on them.

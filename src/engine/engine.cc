@@ -1,10 +1,13 @@
 #include "engine/engine.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/threads.h"
 #include "engine/align.h"
 #include "engine/cache.h"
 #include "engine/compare_run.h"
+#include "engine/memory_plan.h"
+#include "engine/plan_text.h"
 #include "engine/session.h"
 #include "engine/stop.h"
 #include "text/detokenizer.h"
@@ -22,54 +25,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string mib(int64_t bytes) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
-
-// Decides sizes before anything is allocated: weights are given, the scratch follows from the
-// chunk, the caches from the context, which is cut to what fits when the caller left it open.
-MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
-                       const EngineOptions& options, size_t real_bytes) {
-  MemoryPlan plan;
-  plan.weights = model_sizes(config, tensors).weight_bytes;
-  plan.scratch =
-      scratch_bytes(config.shape, tensors.has_mtp, options.chunk,
-                    head_rows_for(config.shape.vocab, options.chunk, real_bytes), real_bytes);
-  // FP8 block scales as floats are 1/4096 of the codes, expert pointers less; a worker's blocks fit
-  // its L2.
-  const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
-  plan.working = plan.weights / 64 + (4 + 2 * int64_t{threads}) * (1 << 20);
-  plan.limit = static_cast<int64_t>(options.device.memory);
-  plan.context = options.context ? options.context : config.context;
-  const auto caches = [&](int64_t context) {
-    return Cache::bytes(config, tensors.has_mtp, context, real_bytes);
-  };
-  plan.caches = caches(plan.context);
-  if (plan.limit == 0 || plan.total() <= plan.limit) return plan;
-  const int64_t room = plan.limit - (plan.total() - plan.caches);
-  const int64_t fixed = caches(0), per_token = caches(4096) - fixed;  // rounding is per piece
-  const int64_t fits =
-      room > fixed ? std::min((room - fixed) * 4096 / std::max<int64_t>(per_token, 1), plan.context)
-                   : 0;
-  constexpr int64_t kUseful = 64;  // below one prefill chunk a session is of no use
-  if (options.context || fits < kUseful)
-    fail_resource("memory limit: expected at most ", plan.limit, " bytes, the plan needs ",
-                  plan.total(), " (", plan.text(), ")");
-  plan.context = fits;
-  plan.caches = caches(fits);
-  return plan;
-}
-
 }  // namespace
-
-std::string MemoryPlan::text() const {
-  std::string out = cat("weights ", mib(weights), " + caches ", mib(caches), " for ", context,
-                        " tokens + activations ", mib(scratch), " + working memory ", mib(working));
-  if (limit) out += cat(", limit ", mib(limit));
-  return out;
-}
 
 std::string_view finish_reason_name(FinishReason reason) {
   switch (reason) {
@@ -117,6 +73,7 @@ struct Engine::Impl {
                  ": expected a checkpoint with an MTP layer, this one has none");
     options.chunk = std::min(options.chunk, options.context ? options.context : config.context);
     memory = plan_memory(config, tensors, options, backend->real_bytes());
+    sizes = model_sizes(config, tensors);
     notes = config.warnings;
     notes.insert(notes.end(), tensors.notes.begin(), tensors.notes.end());
     if (memory.context < (options.context ? options.context : config.context))
@@ -128,6 +85,14 @@ struct Engine::Impl {
     session =
         std::make_unique<Session>(model, *backend, memory.context,
                                   std::min(options.chunk, memory.context), options.draft != 0);
+    if (options.prove && backend->name() != "reference") {
+      proofs = prove({model, tensors, *backend, *session});
+      check_proofs(proofs);
+    }
+    if (!options.require.empty()) {
+      const Probe probe = probe_step(model, *backend, *session, options.draft);
+      check_requirements(options.require, probe, tensors.at("lm_head.weight").tensor.format);
+    }
     if (options.slice_seconds > 0) limit_slices();
     stops = config.eos;
     if (config.pad >= 0) stops.push_back(config.pad);  // the family's <|endoftext|>
@@ -165,6 +130,7 @@ struct Engine::Impl {
   EngineOptions options;
   ModelConfig config;
   MemoryPlan memory;
+  ModelSizes sizes;
   std::vector<std::string> notes;
   std::unique_ptr<Backend> backend;
   Model model;
@@ -172,6 +138,8 @@ struct Engine::Impl {
   Sampler sampler;
   std::vector<int32_t> stops;
   std::vector<TokenLogprob> top;
+  std::vector<Proof> proofs;
+  bool warned_of_drafts = false;
   Ints routes;  // table of the last teacher forcing, kept because back ends never free
 };
 
@@ -188,14 +156,10 @@ const Tokenizer* Engine::tokenizer() const {
 }
 Backend& Engine::backend() { return *impl_->backend; }
 
+const std::vector<Proof>& Engine::proofs() const { return impl_->proofs; }
 std::string Engine::plan_text() const {
-  const Model& m = impl_->model;
-  std::string out = impl_->backend->description();
-  out += cat("\nhead: ", format_name(m.head.format()), ", ", mib(m.head.bytes()));
-  out += "\nfused blocks: ";
-  out += m.plan.text.empty() ? "none" : m.plan.text;
-  out += cat("\nmemory: ", impl_->memory.text());
-  return out;
+  return spk::plan_text(impl_->model, *impl_->backend, impl_->options, impl_->sizes) +
+         "\nmemory: " + impl_->memory.text();
 }
 
 // The stop rules and the text of one answer, token by token.
@@ -313,6 +277,12 @@ GenerateResult Engine::generate(const GenerateRequest& request,
     const int depth = policy.next(most);
     const CycleResult cycle = e.session->cycle(last, depth, rule, e.sampler, request.sampling);
     policy.observe(cycle);
+    if (policy.gave_up() && !e.warned_of_drafts) {
+      e.warned_of_drafts = true;
+      log_warn(cat("drafts off for the rest of this answer: ", DepthPolicy::kWatched,
+                   " verify passes brought less than ", DepthPolicy::kLeastAccepted,
+                   " tokens each; `sparkling doctor` checks the draft layer"));
+    }
     timings.drafts.add(cycle);
     for (int i = 0; open && i < cycle.count; ++i) {
       last = cycle.tokens[i];

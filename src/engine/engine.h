@@ -8,6 +8,8 @@
 
 #include "backend/backend.h"
 #include "backend/sampler.h"
+#include "engine/proof.h"
+#include "engine/require.h"
 #include "engine/speculate.h"
 #include "formats/checkpoint.h"
 #include "model/model.h"
@@ -34,7 +36,9 @@ struct EngineOptions {
   int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
   int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
   HeadFormat head = HeadFormat::kStored;
-  std::vector<int32_t> draft_head;  // ids of the draft head's rows; empty: the target's head
+  std::vector<int32_t> draft_head;   // ids of the draft head's rows; empty: the target's head
+  bool prove = true;                 // known-answer tests at start (proof.h)
+  std::vector<Requirement> require;  // what a probe step must show (require.h)
   double slice_seconds =
       0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
 };
@@ -123,7 +127,10 @@ class Engine {
   const std::vector<std::string>& notes() const;  // warnings and remarks to show at start
   const Tokenizer* tokenizer() const;             // null: verbs that take ids only
   Backend& backend();
-  std::string plan_text() const;  // back end, formats, fused blocks, bytes per token
+  // What really runs: back end, expert kernels by shape, head, drafts, states, fused blocks, bytes
+  // per token. One "name: value" a line.
+  std::string plan_text() const;
+  const std::vector<Proof>& proofs() const;  // all passed; empty for the reference back end
 
   // Generates until a stop rule, calling `on_token` for each token; false from it cancels (finish
   // kCancelled). A prompt that extends the live session's tokens reads only the new ones.

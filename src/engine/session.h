@@ -77,6 +77,8 @@ class Session {
   // output rows and the position of the first, inside the step. Needs all_hidden.
   void advance_mtp(const Advance& a, const std::function<void(int64_t, const Rows&)>& rows);
   void carry();
+  // What a draft would be sampled from after this row of advance_mtp. Needs can_draft().
+  std::span<const float> draft_logits(const Rows& hidden) { return cycle_.draft_logits(hidden); }
 
  private:
   void run(std::span<const int32_t> tokens);

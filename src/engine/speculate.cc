@@ -60,7 +60,7 @@ double DepthPolicy::seconds_at(int depth) const {
 }
 
 int DepthPolicy::next(int room) {
-  const int limit = std::min(most_, room);
+  const int limit = gave_up_ ? 0 : std::min(most_, room);
   if (fixed_ != kAutoDepth) return std::min(fixed_, limit);
   if (limit <= 0) return 0;
   if (seconds_[0] == 0) return 0;  // the yardstick first
@@ -81,6 +81,13 @@ int DepthPolicy::next(int room) {
 }
 
 void DepthPolicy::observe(const CycleResult& result) {
+  if (result.drafted > 0) {
+    watched_tokens_ += result.count;
+    if (++watched_passes_ == kWatched) {
+      gave_up_ = static_cast<double>(watched_tokens_) < kLeastAccepted * kWatched;
+      watched_passes_ = watched_tokens_ = 0;
+    }
+  }
   const double total = result.extend_draft_seconds + result.verify_seconds + result.accept_seconds;
   blend(seconds_[result.drafted], total);
   for (int j = 0; j < result.drafted && j < result.count;

@@ -39,6 +39,13 @@ class DepthPolicy {
   // Depth for the next cycle, at most `room`.
   int next(int room);
   void observe(const CycleResult& result);
+  // Drafts are never right: the last kWatched verify passes committed fewer than kLeastAccepted
+  // tokens each. Something is wrong with the draft layer, or the text is noise; no drafts from then
+  // on.
+  bool gave_up() const { return gave_up_; }
+
+  static constexpr int64_t kWatched = 256;
+  static constexpr double kLeastAccepted = 1.05;
 
  private:
   double tokens_at(int depth) const;   // expected per cycle
@@ -49,6 +56,8 @@ class DepthPolicy {
   std::array<double, kMaxDrafts> accept_;  // running rate of position j, given that it was reached
   std::array<double, kMaxDrafts + 1> seconds_{};  // running cost of a cycle; 0: not measured yet
   int64_t plain_run_ = 0;                         // plain cycles since the last probe
+  int64_t watched_passes_ = 0, watched_tokens_ = 0;
+  bool gave_up_ = false;
 };
 
 }  // namespace spk

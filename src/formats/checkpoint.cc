@@ -17,9 +17,9 @@ namespace {
 constexpr std::string_view kIndex = "model.safetensors.index.json";
 constexpr std::string_view kSingle = "model.safetensors";
 constexpr std::string_view kShardEnd = ".safetensors";
-constexpr std::array<std::string_view, 5> kTexts = {"config.json", "generation_config.json",
-                                                    "tokenizer.json", "tokenizer_config.json",
-                                                    "chat_template.jinja"};
+constexpr std::array<std::string_view, 6> kTexts = {"config.json",         "generation_config.json",
+                                                    "tokenizer.json",      "tokenizer_config.json",
+                                                    "chat_template.jinja", "token_counts.txt"};
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;

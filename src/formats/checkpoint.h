@@ -56,7 +56,8 @@ class Checkpoint : public TensorSource {
   static std::unique_ptr<Checkpoint> from_memory(std::string name,
                                                  const std::vector<MemoryFile>& files);
 
-  // Text of config.json, tokenizer.json, chat_template.jinja, generation_config.json; nullopt where
+  // Text of config.json, tokenizer.json, chat_template.jinja, generation_config.json,
+  // token_counts.txt; nullopt where
   // absent.
   virtual std::optional<std::string_view> text(std::string_view file) const = 0;
   virtual uint64_t file_bytes() const = 0;  // all shards

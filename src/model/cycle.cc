@@ -117,7 +117,7 @@ std::span<const float> Cycle::target_logits(const Rows& hidden) {
 // A draft head knows only some tokens: the others cannot be drafted, which costs acceptance and
 // nothing else.
 std::span<const float> Cycle::draft_logits(const Rows& hidden) {
-  const LmHead& head = model_.draft_head ? *model_.draft_head : model_.head;
+  const LmHead& head = drafting_head(model_);
   const Rows out = scratch_.logits.slice_rows(0, 1).slice_cols(0, head.rows());
   backend_.logits(hidden, head, out);
   backend_.read(out, draft_logits_.data());

@@ -69,6 +69,10 @@ class Cycle {
   // Logits of all rows of the last pass, [rows, vocab]; row j chose result.tokens[j]. For
   // log-probabilities.
   std::span<const float> row_logits(int row) const;
+  // Logits over the whole vocabulary that a draft is sampled from, given one row of the draft
+  // layer's output; minus infinity for tokens that the draft head does not know. Until the next
+  // call.
+  std::span<const float> draft_logits(const Rows& hidden);
   void inject(DraftFault fault, void* context) {
     fault_ = fault;
     fault_context_ = context;
@@ -84,7 +88,6 @@ class Cycle {
              const SamplerParams& params, CycleResult& result);
   int32_t reject_or_take(int64_t position, int index, const SamplerParams& params);
   std::span<const float> target_logits(const Rows& hidden);
-  std::span<const float> draft_logits(const Rows& hidden);
 
   const Model& model_;
   Backend& backend_;

@@ -71,7 +71,7 @@ void load_heads(const HostTensor& stored, const HeadOptions& heads, Backend& bac
 }  // namespace
 
 Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
-                 const HeadOptions& heads) {
+                 const HeadOptions& heads, const std::function<bool(const BoundTensor&)>& wanted) {
   Model model;
   model.config = config;
   model.notes = tensors.notes;
@@ -89,7 +89,9 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
   size_t next = 0;
   for_each_expected(config, tensors.has_mtp, [&](const Expected& x) {
     // bind_tensors kept the table's order.
-    const HostTensor& t = tensors.tensors.at(next++).tensor;
+    const BoundTensor& bound = tensors.tensors.at(next++);
+    const HostTensor& t = bound.tensor;
+    if (wanted && !wanted(bound)) return;
     SPK_CHECK(t.rows == x.rows && t.cols == x.cols);
     if (!codes_are_numbers(t)) {
       complaints.add(printable(t.name), ": expected numbers, found NaN or infinity among the ",

@@ -10,6 +10,7 @@
 #include "formats/checkpoint.h"
 #include "model/config.h"
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +33,11 @@ struct Model {
   std::vector<std::string>
       notes;  // "pictures are not supported", "drafts off: checkpoint has no MTP layer", ...
 };
+
+// What drafts are sampled from: the draft head, or the target's own.
+inline const LmHead& drafting_head(const Model& model) {
+  return model.draft_head ? *model.draft_head : model.head;
+}
 
 // ---- tensor table (tensors.cc): what a checkpoint must hold ----
 
@@ -91,8 +97,10 @@ struct HeadOptions {
       {};           // ids of the draft head's rows; empty: drafts use the head itself
   int threads = 1;  // for quantising
 };
+// `wanted`: only the tensors for which it is true; null: all.
 Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
-                 const HeadOptions& heads = {});
+                 const HeadOptions& heads = {},
+                 const std::function<bool(const BoundTensor&)>& wanted = nullptr);
 
 // ---- sizes, for inspect, the memory plan and bench ----
 struct ModelSizes {

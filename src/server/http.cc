@@ -254,6 +254,7 @@ struct HttpServer::Impl : httplib::Server {
   const HttpOptions options;
   const HttpHandlers handlers;
   const ConnectionLimits limits;
+  std::atomic<bool> finished{false};
   std::atomic<bool> stopping{false}, aborting{false};
   std::atomic<size_t> open{0};
 };
@@ -277,10 +278,16 @@ int HttpServer::bind() {
   return port;
 }
 
-void HttpServer::run() { impl_->listen_after_bind(); }
+void HttpServer::run() {
+  impl_->listen_after_bind();
+  impl_->finished.store(true);
+}
 
 void HttpServer::stop() {
   impl_->stopping.store(true);
+  // The library ignores a stop that comes before its loop has begun (a model that fails at once).
+  while (!impl_->is_running() && !impl_->finished.load())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   impl_->stop();
 }
 

@@ -80,7 +80,7 @@ class HttpServer {
   // Serves until stop(); returns when the last connection is over.
   void run();
   // Takes no new connections and closes idle ones; answers that are being written go on. Any
-  // thread.
+  // thread, once run() has been called or is about to be: it waits for it.
   void stop();
   // Cuts all connections. Any thread.
   void abort();

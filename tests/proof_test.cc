@@ -1,0 +1,199 @@
+// The known-answer tests at start and --require: each fires when its own optimisation is broken,
+// and only then.
+#include "engine/proof.h"
+
+#include "base/error.h"
+#include "engine/require.h"
+#include "engine/speculate.h"
+#include "support/test_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+
+namespace spk {
+namespace {
+
+using test::TestModel;
+
+// A model loaded from tensors that were tampered with, beside the stored ones.
+class Tampered {
+ public:
+  using Change = std::function<void(Tampered&)>;
+
+  explicit Tampered(const Change& change = nullptr, HeadOptions heads = {},
+                    BackendOptions options = {})
+      : stored_("cpu"), backend_(make_cpu_backend(options)) {
+    const ModelConfig& config = stored_.model.config;
+    backend_->prepare(config.shape);
+    tensors_ = bind_tensors(config, *stored_.source);
+    if (change) change(*this);
+    model = load_model(config, tensors_, *backend_, heads);
+    if (after_load) after_load();
+    session = std::make_unique<Session>(model, *backend_, 64, 64, true);
+  }
+
+  // The bytes of a tensor, in memory of our own.
+  std::byte* copy(std::string_view name) {
+    HostTensor& t = tensor(name);
+    const auto bytes = static_cast<size_t>(code_bytes(t.format, t.rows, t.cols));
+    copies_.emplace_back(t.data, t.data + bytes);
+    t.data = copies_.back().data();
+    return copies_.back().data();
+  }
+  HostTensor& tensor(std::string_view name) {
+    return const_cast<BoundTensor&>(tensors_.at(name)).tensor;
+  }
+  const ModelConfig& config() const { return stored_.model.config; }
+  Backend& backend() { return *backend_; }
+
+  std::vector<Proof> proofs() { return prove({model, stored_.tensors, *backend_, *session}); }
+  std::vector<std::string> failures() {
+    std::vector<std::string> names;
+    for (const Proof& p : proofs())
+      if (!p.passed()) names.push_back(p.name);
+    return names;
+  }
+
+  std::function<void()> after_load;
+
+ private:
+  TestModel stored_;
+  std::unique_ptr<Backend> backend_;
+  TensorSet tensors_;
+  std::deque<std::vector<std::byte>> copies_;
+
+ public:
+  Model model;
+  std::unique_ptr<Session> session;
+};
+
+using Names = std::vector<std::string>;
+
+BackendOptions packed() {
+  BackendOptions options;
+  options.moe = MoeKernel::kPacked;
+  return options;
+}
+
+TEST(Proof, PassesForEveryHeadAndExpertKernel) {
+  const std::vector<int32_t> rows = {1, 5, 9, 12, 33, 40, 41, 77, 80};
+  for (const BackendOptions& options : {BackendOptions{}, packed()})
+    for (HeadFormat format : {HeadFormat::kStored, HeadFormat::kFp32, HeadFormat::kBf16,
+                              HeadFormat::kFp8, HeadFormat::kMxfp4})
+      for (const bool draft_head : {false, true}) {
+        HeadOptions heads{format, {}, 1};
+        if (draft_head) heads.draft_rows = rows;
+        Tampered t(nullptr, heads, options);
+        const auto proofs = t.proofs();
+        EXPECT_EQ(proofs.size(), 5u);  // two heads, two layers of experts, the draft layer
+        EXPECT_NO_THROW(check_proofs(proofs)) << proof_text(proofs);
+      }
+}
+
+TEST(Proof, AWrongScaleOfTheHeadFires) {
+  const auto twice = [](Tampered& t) {
+    HostTensor& head = t.tensor("lm_head.weight");
+    ASSERT_EQ(head.format, Format::kBf16);
+    std::byte* bytes = t.copy("lm_head.weight");
+    for (int64_t i = 0; i < head.rows * head.cols; ++i) {
+      uint16_t bits;
+      std::memcpy(&bits, bytes + 2 * i, 2);
+      if ((bits & 0x7f80) != 0) bits = static_cast<uint16_t>(bits + 0x80);
+      std::memcpy(bytes + 2 * i, &bits, 2);
+    }
+  };
+  for (HeadFormat format : {HeadFormat::kStored, HeadFormat::kFp8, HeadFormat::kMxfp4}) {
+    Tampered t(twice, {format, {}, 1});
+    EXPECT_EQ(t.failures(), (Names{"lm-head", "draft head"}));
+  }
+}
+
+TEST(Proof, ShuffledRowsOfTheDraftLayerFire) {
+  Tampered t([](Tampered& m) {
+    const std::string name = cat("model.layers.", m.config().layers, ".eh_proj.weight");
+    const HostTensor& w = m.tensor(name);
+    std::byte* bytes = m.copy(name);
+    const auto row = code_bytes(w.format, w.rows, w.cols) / w.rows;
+    std::rotate(bytes, bytes + row, bytes + w.rows * row);
+  });
+  EXPECT_EQ(t.failures(), Names{"draft layer"});
+}
+
+TEST(Proof, AWrongExpertFires) {
+  for (const BackendOptions& options : {BackendOptions{}, packed()}) {
+    Tampered t(
+        [](Tampered& m) {
+          m.after_load = [&m] {
+            Moe& moe = m.model.layers.back().moe;
+            for (Ffn& expert : moe.experts) std::swap(expert.gate, expert.up);
+          };
+        },
+        {}, options);
+    EXPECT_EQ(t.failures(), Names{cat("experts of layer ", t.config().layers - 1)});
+  }
+}
+
+TEST(Proof, ADraftHeadOfAnotherMatrixFires) {
+  Tampered t([](Tampered& m) {
+    m.after_load = [&m] {
+      const std::vector<int32_t> rows = {1, 5, 9, 12, 33, 40, 41, 77};
+      m.model.draft_head.emplace(m.backend(), m.tensor("model.word_embeddings.weight"),
+                                 HeadFormat::kMxfp4, rows, 1);
+    };
+  });
+  EXPECT_EQ(t.failures(), Names{"draft head"});
+  EXPECT_THROW(check_proofs(t.proofs()), Error);
+}
+
+TEST(Require, TheProbeShowsWhatRan) {
+  Tampered plain(nullptr, {HeadFormat::kFp8, {}, 1});
+  const auto check = [](Tampered& t, int depth, const char* list) {
+    check_requirements(parse_requirements(list),
+                       probe_step(t.model, t.backend(), *t.session, depth), Format::kBf16);
+  };
+  EXPECT_NO_THROW(check(plain, 3, "moe=plain,lm-head=fp8,draft=3"));
+  EXPECT_NO_THROW(check(plain, 0, "draft=0"));
+  for (const char* wrong : {"moe=packed", "lm-head=stored", "lm-head=mxfp4", "draft=2"})
+    EXPECT_THROW(check(plain, 3, wrong), Error) << wrong;
+  EXPECT_THROW(check(plain, kAutoDepth, "draft=3"), Error);
+  Tampered t(nullptr, {}, packed());
+  EXPECT_NO_THROW(check(t, 7, "moe=packed,lm-head=stored,draft=7"));
+  EXPECT_THROW(check(t, 7, "moe=plain"), Error);
+}
+
+TEST(Require, TheListIsReadStrictly) {
+  EXPECT_EQ(parse_requirements("").size(), 0u);
+  EXPECT_EQ(parse_requirements("moe=packed,draft=7").size(), 2u);
+  for (const char* wrong : {"moe", "moe=", "moe=fast", "lm-head=int8", "draft=8", "draft=auto",
+                            "draft=-1", "draft=33", "speed=fast", ",", "moe=plain,,draft=1"})
+    EXPECT_THROW(parse_requirements(wrong), Error) << wrong;
+}
+
+TEST(DepthPolicy, GivesUpOnDraftsThatAreNeverRight) {
+  const auto passes = [](DepthPolicy& policy, int64_t n, int count) {
+    CycleResult r;
+    r.drafted = 3;
+    r.count = count;
+    for (int64_t i = 0; i < n; ++i) policy.observe(r);
+  };
+  DepthPolicy useless(3, kMaxDrafts);
+  passes(useless, DepthPolicy::kWatched - 1, 1);
+  EXPECT_EQ(useless.next(7), 3);
+  passes(useless, 1, 1);
+  EXPECT_TRUE(useless.gave_up());
+  EXPECT_EQ(useless.next(7), 0);
+  DepthPolicy rarely(3, kMaxDrafts);  // one in 16 is right: 1.06
+  for (int i = 0; i < 64; ++i) {
+    passes(rarely, 15, 1);
+    passes(rarely, 1, 2);
+  }
+  EXPECT_FALSE(rarely.gave_up());
+  EXPECT_EQ(rarely.next(7), 3);
+}
+
+}  // namespace
+}  // namespace spk
