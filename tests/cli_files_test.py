@@ -52,6 +52,7 @@ def npy(path, array):
     (lambda p: npy(p, np.asfortranarray(np.zeros((5, 4, 2), np.int32))), "C order"),
     (lambda p: npy(p, np.full((5, 4, 2), 8, np.int32)), "found 8"),
     (lambda p: npy(p, np.full((5, 4, 2), -2, np.int32)), "found -2"),
+    (lambda p: npy(p, np.full((5, 4, 2), 3, np.int32)), "row 0, layer column 0: expected different experts, found 3 twice"),
     (lambda p: p.write_bytes(b""), "not a .npy file"),
     (lambda p: p.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{'descr'"), "header of 65535 bytes"),
     (lambda p: p.write_bytes(npy(p, np.zeros((5, 4, 2), np.int32)).read_bytes()[:-4]), "does not fit"),
@@ -64,6 +65,17 @@ def test_bad_route_files_are_refused(sparkling, checkpoint, tmp_path, make, expe
     make(path)
     done = logits(sparkling, checkpoint, tmp_path, "--routes-in", path, status=1)
     assert expected in done.stderr and "routes.npy" in done.stderr
+
+
+def test_two_outputs_need_two_files(sparkling, checkpoint, tmp_path):
+    given = ["logits", checkpoint, "--tokens", "1,2", "-o"]
+    (tmp_path / "link").symlink_to(tmp_path)
+    for first, second in [("x.npy", "x.npy"), ("x.npy", "./x.npy"), ("x.npy", "link/x.npy"), ("x.npy", "x.npy.part"),
+                          ("x.npy.part", "x.npy")]:  # fmt: skip
+        done = sparkling(*given, first, "--routes-out", second, status=2, cwd=tmp_path)
+        assert "expected two files for -o and --routes-out" in done.stderr and first in done.stderr
+    sparkling(*given, "/dev/null", "--routes-out", "/dev/null", cwd=tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link"]
 
 
 def test_an_output_that_cannot_be_written(sparkling, checkpoint):

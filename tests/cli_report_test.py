@@ -1,6 +1,7 @@
 """`inspect`, `doctor`, `bench` and `compare`."""
 
 import json
+import re
 
 from cli_support import environment
 from conftest import SPARKLING
@@ -35,6 +36,18 @@ def test_doctor(sparkling, checkpoint):
     done = sparkling("doctor", env=environment(NO_COLOR="1"))
     for part in ["machine", "bandwidth", "NO_COLOR=1", "self test passed", "template"]:
         assert part in done.stdout
+
+
+def test_the_instruction_set_of_each_format_is_named(sparkling):
+    """Nobody has to guess whether the fast loops run: the plan says it for every format of weights."""
+    plan = sparkling("run", "-p", "x", "--max-tokens", 1, "--verbose").stderr
+    line = next(line for line in plan.splitlines() if "weights by" in line)
+    for name in ["F32", "BF16", "FP8", "MXFP4", "INT4"]:
+        assert name in line
+    used = re.search(r"weights by (\w+) loops", line)[1]
+    flags = set(re.findall(r"\b(avx2|avx512f|asimd)\b", open("/proc/cpuinfo", encoding="utf-8").read()))
+    best = "avx512" if "avx512f" in flags else "avx2" if "avx2" in flags else "neon" if "asimd" in flags else "generic"
+    assert used == best and used in sparkling("doctor").stdout
 
 
 KEYS = ["name", "tok_s", "ms_per_token", "gain_percent", "bytes_per_token", "gb_s", "roof_percent", "accept_length",

@@ -3,12 +3,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 
 from cli_support import PROMPT
-from conftest import SPARKLING
+from conftest import ROOT, SPARKLING
 
 
 # ---- streams ----
@@ -275,7 +276,7 @@ def test_odd_bytes_in_a_prompt(ask, sparkling, tmp_path):
 
 def test_a_bandwidth_test_that_does_not_fit_costs_no_answer(sparkling):
     """Its buffer is larger than this limit allows: the figure is left out and the limit holds."""
-    done = sparkling("run", "-p", "What is 2+3?", "--max-tokens", 5, "--memory", "64MiB", "--context", 512)
+    done = sparkling("run", "-p", "What is 2+3?", "--max-tokens", 5, "--memory", "40MiB", "--context", 64)
     assert "bandwidth not measured" in done.stderr and done.stdout
 
 
@@ -291,3 +292,36 @@ def test_drafts_change_the_speed_and_never_a_seeded_text(sparkling):
         assert all(a["tokens"] == answers[0]["tokens"] for a in answers)
         assert answers[0]["timings"]["accept_length"] is None
         assert answers[2]["timings"]["accept_length"] > 1.5
+
+
+@pytest.fixture(scope="module")
+def nano_copy(tmp_path_factory):
+    """ling-nano in a folder whose generation_config.json a test writes."""
+    folder = tmp_path_factory.mktemp("nano") / "ling-nano"
+    shutil.copytree(ROOT / "models" / "ling-nano", folder)
+    return folder
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("[1]", "expected a JSON object, found [1]"),
+    ("{", "found no valid JSON"),
+    ("[" * 100000, "expected at most 32 levels"),
+    ('{"temperature": "hot"}', 'temperature: expected a number, found "hot"'),
+    ('{"temperature": -1}', "temperature: expected"),
+    ('{"top_p": [0.9]}', "top_p: expected a number, found [0.9]"),
+    ('{"top_k": 2.5}', "top_k: expected a whole number from -1 to 1e9, found 2.5"),
+    ('{"do_sample": "no"}', 'do_sample: expected true or false, found "no"'),
+    ('{"repetition_penalty": 0}', "repetition_penalty: expected"),
+])  # fmt: skip
+def test_a_bad_generation_config_is_refused_by_name(sparkling, nano_copy, text, expected):
+    (nano_copy / "generation_config.json").write_text(text)
+    done = sparkling("run", nano_copy, "-p", "x", status=1)
+    assert "generation_config.json" in done.stderr and expected in done.stderr
+
+
+def test_what_a_generation_config_asks_in_vain_is_said(sparkling, nano_copy):
+    (nano_copy / "generation_config.json").write_text(json.dumps(
+        {"temperature": None, "num_beams": 4, "typical_p": 1, "no_repeat_ngram_size": 3, "transformers_version": "5"}))
+    done = sparkling("run", nano_copy, "-p", "x", "--max-tokens", 1)
+    assert "num_beams: not supported, found 4; it is not used" in done.stderr and "no_repeat_ngram_size" in done.stderr
+    assert "typical_p" not in done.stderr and "transformers_version" not in done.stderr

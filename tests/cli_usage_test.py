@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from cli_support import environment
+from conftest import SPARKLING
 
 VERBS = ["run", "serve", "logits", "tokenize", "inspect", "doctor", "plan", "bench", "eval", "compare", "completion"]
 
@@ -214,3 +215,30 @@ def test_model_from_the_environment(sparkling, checkpoint):
     assert json.loads(done.stdout)["config"]["hidden_size"] == 64
     done = sparkling("inspect", env=environment(SPARKLING_MODEL="/nowhere"), status=1)
     assert "/nowhere (from SPARKLING_MODEL)" in done.stderr
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["--host", ""], "--host: expected an address, found nothing"),
+    (["--host", "local\nhost"], "found the byte \\x0a"),
+    (["--api-key", "a\r\nb"], "--api-key: expected an API key of visible ASCII characters, found the byte \\x0d"),
+    (["--api-key", "a b"], "found a blank"),
+    (["--api-key", "schl\u00fcssel"], "found the byte \\xc3"),
+    (["--cors", "https://a\nb"], "found the byte \\x0a"),
+    (["--cors", "https://example.org/"], "expected an origin such as"),
+    (["--cors", "://"], "expected an origin such as"),
+    (["--model-name", ""], "expected a name, found nothing"),
+    (["--model-name", "a\x1b[2Jb"], "found 'a\\x1b[2Jb'"),
+    (["--model-name", b"\xff\xfe"], "found '\\xff\\xfe'"),
+])  # fmt: skip
+def test_what_serve_shows_others_holds_no_control_bytes(sparkling, arguments, expected):
+    done = subprocess.run([SPARKLING, "serve", *arguments], capture_output=True, check=False)
+    assert done.returncode == 2 and expected in done.stderr.decode() and done.stdout == b""
+
+
+def test_a_key_file_is_checked_like_a_key(sparkling, tmp_path):
+    file = tmp_path / "key"
+    for content, expected in [(b"\n", "expected an API key, found nothing"), (b"a\0b\n", "found the byte \\x00"),
+                              (b"one\ntwo\n", "found the byte \\x0a")]:  # fmt: skip
+        file.write_bytes(content)
+        done = sparkling("serve", "--api-key-file", file, status=1)
+        assert str(file) in done.stderr and expected in done.stderr

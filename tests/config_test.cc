@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -194,7 +196,7 @@ TEST(Config, ClampLists) {
   EXPECT_HOLDS(refusal(small_config(R"({"expert_swiglu_limit_list":4})")), "expected a list");
 }
 
-TEST(Config, A01MissingClampListsOfFlashWarnLoudly) {
+TEST(Config, MissingClampListsOfFlashWarnLoudly) {
   const std::string flash(known_config("ling-3.0-flash"));
   for (const char* key : {"\"expert_swiglu_limit_list\"", "\"share_expert_swiglu_limit_list\""}) {
     const ModelConfig c = parse(replaced(flash, key, "\"lost\""));
@@ -202,6 +204,53 @@ TEST(Config, A01MissingClampListsOfFlashWarnLoudly) {
     EXPECT_HOLDS(c.warnings[0], "WARNING");
     EXPECT_HOLDS(c.warnings[0], std::string(key).substr(1, std::string(key).size() - 2));
   }
+}
+
+// The same of ling-nano; other shapes may do without clamps and are left in peace.
+TEST(Config, MissingClampListsOfLingNanoWarnLoudly) {
+  std::ifstream file(std::string(SPARKLING_SOURCE_DIR) + "/models/ling-nano/config.json");
+  const std::string nano((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_TRUE(parse(nano).warnings.empty());
+  for (const char* key : {"\"expert_swiglu_limit_list\"", "\"share_expert_swiglu_limit_list\""}) {
+    const ModelConfig c = parse(replaced(nano, key, "\"lost\""));
+    ASSERT_EQ(c.warnings.size(), 1u);
+    EXPECT_HOLDS(c.warnings[0], "WARNING");
+    EXPECT_HOLDS(c.warnings[0], "ling-nano");
+  }
+  EXPECT_TRUE(parse(std::string(known_config("ling-3.0-tiny"))).warnings.empty());
+}
+
+// How weights are stored is the tensors' word, but nonsense about it is refused, not passed over.
+TEST(Config, QuantizationMeansWhatTheReleasesMean) {
+  const auto with = [](const std::string& text) {
+    return small_config("{\"quantization_config\":" + text + "}");
+  };
+  for (const char* good :
+       {"null", R"({"quant_method":"fp8","fmt":"e4m3","weight_block_size":[128,128]})",
+        R"({"quant_method":"fp8","scale_fmt":"ue8m0","routed_experts_quant_method":"mxfp4",
+            "routed_experts_group_size":32,"modules_to_not_convert":["lm_head"]})",
+        R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":
+            {"weights":{"num_bits":4,"type":"int","symmetric":true,"group_size":32}}}})"})
+    EXPECT_TRUE(parse(with(good)).warnings.empty()) << good;
+  const std::pair<const char*, const char*> bad[] = {
+      {"3", "quantization_config: expected an object or null, found 3"},
+      {"{}", "quantization_config.quant_method: unsupported value"},
+      {R"({"quant_method":"awq"})", "found \"awq\""},
+      {R"({"quant_method":["fp8"]})", "found [\"fp8\"]"},
+      {R"({"quant_method":"fp8","weight_block_size":[64,128]})", "weight_block_size: unsupported"},
+      {R"({"quant_method":"fp8","weight_block_size":"128"})", "found \"128\""},
+      {R"({"quant_method":"fp8","fmt":"e5m2"})", "fmt: unsupported value: expected \"e4m3\""},
+      {R"({"quant_method":"fp8","routed_experts_group_size":16})", "routed_experts_group_size"},
+      {R"({"quant_method":"compressed-tensors","format":"dense"})", "format: unsupported value"},
+      {R"({"quant_method":"compressed-tensors","config_groups":[1]})", "config_groups: expected"},
+      {R"({"quant_method":"compressed-tensors","config_groups":{"a":1}})", "a.weights: expected"},
+      {R"({"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{"num_bits":8}}}})",
+       "config_groups.a.weights.num_bits: unsupported value: expected 4, found 8"},
+  };
+  for (const auto& [text, expected] : bad) EXPECT_HOLDS(refusal(with(text)), expected);
+  const ModelConfig c = parse(with(R"({"quant_method":"fp8","modules_to_not_convert":7})"));
+  ASSERT_EQ(c.warnings.size(), 1u);
+  EXPECT_HOLDS(c.warnings[0], "expected a list of names, found 7; it is not used");
 }
 
 TEST(Config, SharedWidthAndDefaults) {

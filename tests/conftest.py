@@ -7,6 +7,7 @@ for a missing GPU or instruction set (tools/check_skips.py), which is checked he
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,14 @@ SPARKLING = pathlib.Path(os.environ.get("SPARKLING", ROOT / "build" / "sparkling
 sys.path.insert(0, str(ROOT / "tools"))
 import check_skips  # noqa: E402  (needs the path above)
 import random_checkpoint  # noqa: E402
+
+
+def check_wording(done):
+    """A message about bad input or wrong usage says what was expected and what was found, each once."""
+    said = done.stderr
+    assert ": :" not in said, said[-4000:]
+    if done.returncode in (1, 2) and re.search(r"\bexpected\b", said):
+        assert "found" in said, said[-4000:]
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +43,7 @@ def sparkling():
         if status is not None:
             assert done.returncode == status, (
                 f"{done.args} exited {done.returncode}, expected {status}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        check_wording(done)
         return done
 
     return run

@@ -50,7 +50,7 @@ GenerateRequest greedy(std::vector<int32_t> ids, int64_t max_tokens) {
 }
 const auto kAll = [](const TokenEvent&) { return true; };
 
-// D03, D08: ctx-1 fits, ctx and more are refused with both numbers, and the next request works.
+// Ctx-1 fits, ctx and more are refused with both numbers, and the next request works.
 TEST(Engine, PromptsAtTheEdgeOfTheContext) {
   Opened o(with(64));
   EXPECT_EQ(o.engine->generate(greedy(prompt(63), 0), kAll).tokens.size(), 1u);
@@ -70,7 +70,7 @@ TEST(Engine, PromptsAtTheEdgeOfTheContext) {
   EXPECT_THROW(o.engine->generate(greedy({1, 1 << 20}, 5), kAll), Error);
 }
 
-// D06: generation across the grid of prefill steps and attention blocks, at every depth the same
+// Generation across the grid of prefill steps and attention blocks, at every depth the same
 // text, up to the last token of the context.
 TEST(Engine, TextDoesNotDependOnDraftsUpToTheEndOfTheContext) {
   for (const bool fast : {false, true}) {
@@ -95,7 +95,7 @@ TEST(Engine, TextDoesNotDependOnDraftsUpToTheEndOfTheContext) {
   }
 }
 
-// B01: a checkpoint without MTP tensors says that drafts are off, and decodes.
+// A checkpoint without MTP tensors says that drafts are off, and decodes.
 TEST(Engine, WithoutAnMtpLayerDraftsAreOff) {
   EXPECT_THROW(Opened(with(64, 3), 3, R"({"num_nextn_predict_layers": 0})"), Error);  // demanded
   Opened o(with(64, kAutoDepth), 3, R"({"num_nextn_predict_layers": 0})");
@@ -158,6 +158,39 @@ TEST(Engine, CancelStopsBetweenTokensAndBetweenChunks) {
   EXPECT_TRUE(result.tokens.empty());
 }
 
+// The flag that ends a step from inside: the session is lost, the next request is as on a new
+// engine.
+TEST(Engine, AnAbortedStepLeavesNoHalfDoneState) {
+  for (const char* backend : {"cpu", "reference"}) {
+    EngineOptions options = with(256, 2);
+    options.backend = backend;
+    Opened o(options, 6), fresh(options, 6);
+    const auto expected = fresh.engine->generate(greedy(prompt(20), 12), kAll).tokens;
+    std::atomic<bool> abort{true};
+    GenerateRequest r = greedy(prompt(20), 12);
+    r.abort = &abort;
+    GenerateResult result = o.engine->generate(r, kAll);
+    EXPECT_EQ(result.reason, FinishReason::kCancelled);
+    EXPECT_EQ(result.timings.read_tokens, 0);
+    EXPECT_EQ(result.timings.prefill_tok_s(), 0);
+
+    abort = false;
+    int seen = 0;
+    result = o.engine->generate(r, [&](const TokenEvent&) {
+      abort = ++seen == 7;
+      return true;
+    });
+    EXPECT_EQ(result.reason, FinishReason::kCancelled);
+    EXPECT_GE(result.tokens.size(), 7u);
+    EXPECT_LT(result.tokens.size(), 12u);
+
+    abort = false;
+    result = o.engine->generate(r, kAll);
+    EXPECT_EQ(result.timings.cached_tokens, 0);
+    EXPECT_EQ(result.tokens, expected) << backend;
+  }
+}
+
 // --memory is a hard limit: refused with the numbers, or the context shrinks and that is said.
 TEST(Engine, MemoryLimit) {
   EngineOptions options = with(0);
@@ -198,7 +231,7 @@ TEST(Engine, SteadyStateAllocatesNothing) {
   }
 }
 
-// D02: the chunk length changes nothing beyond rounding, from one token to more than the prompt.
+// The chunk length changes nothing beyond rounding, from one token to more than the prompt.
 TEST(Engine, LogitsForAnyChunkLength) {
   Opened o(with(256), 8);
   const std::vector<int32_t> ids = prompt(150, 8);

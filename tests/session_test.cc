@@ -42,7 +42,7 @@ std::vector<float> fresh_logits(TestModel& m, const std::vector<int32_t>& tokens
   return {logits.begin(), logits.end()};
 }
 
-// C13: second request = first + answer + new text, then an unrelated one, then the first again.
+// Second request = first + answer + new text, then an unrelated one, then the first again.
 TEST_P(OnBackend, SyncExtendsOrRebuilds) {
   TestModel m(GetParam());
   const auto session = m.session();
@@ -63,7 +63,7 @@ TEST_P(OnBackend, SyncExtendsOrRebuilds) {
   expect_close(session->logits(), fresh_logits(m, first), tolerance());
 }
 
-// C14: going back ends in a recompute, never in a half-done state.
+// Going back ends in a recompute, never in a half-done state.
 TEST_P(OnBackend, RewindEqualsAFreshRun) {
   TestModel m(GetParam());
   const auto session = m.session();
@@ -140,7 +140,7 @@ std::vector<double> state_of(TestModel& m, Session& session) {
   return all;
 }
 
-// B14, B15: whatever is rejected leaves nothing behind; states are compared byte for byte after 200
+// Whatever is rejected leaves nothing behind; states are compared byte for byte after 200
 // tokens (1,000 by `make equality`).
 TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
   TestModel m(GetParam(), 4);
@@ -231,7 +231,7 @@ TEST_P(OnBackend, TheDraftCacheSurvivesPlainCycles) {
 // drafts at depth 2 against none, over seeds; chi-square with the 99.9 % point. Both samples are
 // finite, hence the two-sample form.
 TEST(Rejection, HasThePlainDistribution) {
-  TestModel m("reference", 7, test::Release::kBf16, R"({"vocab_size": 32})");
+  TestModel m("cpu", 7, test::Release::kBf16, R"({"vocab_size": 32})");
   const std::vector<int32_t> prompt = m.prompt(5, 11);
   for (const SamplerParams& base :
        {SamplerParams{.temperature = 1.0}, SamplerParams{.temperature = 0.8, .top_p = 0.8},

@@ -48,6 +48,12 @@ CONFIGS = {
         "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "moe_intermediate_size": 96,
         "moe_shared_expert_intermediate_size": 160, "vocab_size": 1024,
     },
+    # about 300 MB in bf16: for tests of memory
+    "large": {
+        **NANO, "hidden_size": 1024, "head_dim": 128, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "qk_head_dim": 192, "v_head_dim": 128, "kv_lora_rank": 512, "num_experts": 64,
+        "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "vocab_size": 1024,
+    },
     # as small as every layer kind allows: for tests that run many times
     "micro": {
         **NANO, "hidden_size": 64, "num_hidden_layers": 4, "layer_group_size": 2,

@@ -1,6 +1,13 @@
 #include "backend/layout.h"
 
+#include "base/error.h"
+
 namespace spk {
+
+void Step::check_abort() const {
+  if (abort != nullptr && abort->load(std::memory_order_relaxed))
+    throw Error(ErrorKind::kInterrupted, "interrupted");
+}
 
 Scratch Scratch::first(int64_t n) const {
   Scratch t = *this;

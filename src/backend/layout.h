@@ -7,6 +7,7 @@
 
 #include "formats/quant.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -187,6 +188,10 @@ struct Step {
                     // router's choice
   Ints routes_out;  // same shape or empty: the experts that were used
   int64_t route_columns = 0;  // moe layers + 1
+  // Set by another thread or a signal: the step ends between two verbs, or inside a slow one.
+  const std::atomic<bool>* abort = nullptr;
+
+  void check_abort() const;  // Error(kInterrupted) when it is set
 };
 
 // The wave of activations, sized for the largest step.

@@ -56,7 +56,10 @@ class Reference final : public Backend {
   std::string description() const override { return "reference: plain loops, double, 1 thread"; }
   size_t real_bytes() const override { return sizeof(double); }
   double read_bandwidth() override {
-    if (bandwidth_ == 0) bandwidth_ = measure_read_bandwidth(1);
+    int64_t most = int64_t{32} << 20;
+    if (options_.memory != 0)
+      most = std::min(most, static_cast<int64_t>(options_.memory - counters_.allocated_bytes));
+    if (bandwidth_ == 0) bandwidth_ = measure_read_bandwidth(1, most);
     return bandwidth_;
   }
 
@@ -128,9 +131,10 @@ class Reference final : public Backend {
     first_position_ = step.first_position;
     verify_ = step.kind == StepKind::kVerify;
     fold_ = step.fold;
+    abort_ = step.abort;
     SPK_CHECK((!verify_ || step.rows <= kMaxVerify) && fold_ <= kMaxVerify);
   }
-  void end() override {}
+  void end() override { abort_ = nullptr; }
 
   void embed(const Weight& table, const Ints& tokens, const Rows& y) override {
     for (int64_t i = 0; i < y.rows; ++i)
@@ -155,6 +159,7 @@ class Reference final : public Backend {
     SPK_CHECK(x.cols == w.cols && y.cols == w.rows && x.rows == y.rows);
     row_.resize(static_cast<size_t>(w.cols));
     for (int64_t r = 0; r < w.rows; ++r) {
+      check_abort();
       dequantise_row(tensor(w).host, r, row_.data());
       for (int64_t i = 0; i < x.rows; ++i)
         row_of(y, i)[r] = std::inner_product(row_.begin(), row_.end(), row_of(x, i), 0.0);
@@ -222,6 +227,7 @@ class Reference final : public Backend {
     }
     std::vector<double> qn(static_cast<size_t>(d)), kn(qn), u(qn);
     for (int64_t i = 0; i < q.rows; ++i) {
+      check_abort();
       for (int64_t h = 0; h < shape_.heads; ++h) {
         unit_row(row_of(q, i) + h * d, d, 1.0 / std::sqrt(static_cast<double>(d)), qn.data());
         unit_row(row_of(k, i) + h * d, d, 1.0, kn.data());
@@ -295,6 +301,7 @@ class Reference final : public Backend {
                      const Rows& z) override {
     const double scale = 1.0 / std::sqrt(static_cast<double>(shape_.nope + shape_.rope));
     for (int64_t i = 0; i < q.rows; ++i) {
+      check_abort();
       const int64_t n = first_position_ + i + 1;
       scores_.resize(static_cast<size_t>(n));
       for (int64_t h = 0; h < shape_.heads; ++h) {
@@ -372,6 +379,7 @@ class Reference final : public Backend {
     std::vector<double> gate(static_cast<size_t>(std::max(shape_.expert_dim, shape_.shared_dim)));
     std::vector<double> up(gate), out(static_cast<size_t>(shape_.hidden));
     for (int64_t i = 0; i < h.rows; ++i) {
+      check_abort();
       const Rows x = h.slice_rows(i, 1);
       ffn(x, moe.shared, shape_.shared_dim, moe.shared_limit, gate, up, row_of(o, i));
       for (int64_t k = 0; k < shape_.top_k; ++k) {
@@ -398,6 +406,13 @@ class Reference final : public Backend {
   }
 
  private:
+  // A step of a large model takes minutes here, so that the slow loops look for themselves.
+  void check_abort() {
+    if (abort_ == nullptr || !abort_->load(std::memory_order_relaxed)) return;
+    abort_ = nullptr;  // the step is over, and what it points to may be too
+    throw Error(ErrorKind::kInterrupted, "interrupted");
+  }
+
   static Rows view(std::vector<double>& memory, int64_t rows, int64_t cols) {
     return {{memory.data(), memory.size() * sizeof(double)}, 0, rows, cols, cols};
   }
@@ -497,6 +512,7 @@ class Reference final : public Backend {
   Counters counters_;
   double bandwidth_ = 0;
   int64_t first_position_ = 0;
+  const std::atomic<bool>* abort_ = nullptr;
   int64_t fold_ = 0;
   bool verify_ = false;
   std::deque<RefTensor> tensors_;

@@ -9,13 +9,11 @@ namespace spk {
 // does not tell.
 int64_t last_level_cache_bytes();
 
-// Bytes/s that `threads` threads read together from a buffer of more than four times the last-level
-// cache (freed before the return). The best of several passes within about 0.3 s, page faults not
-// counted. 0 when the buffer or the threads cannot be had: a figure must not cost a finished
-// answer.
-double measure_read_bandwidth(int threads);
-
-// Size of that buffer, 64 MiB to 1 GiB.
-int64_t bandwidth_buffer_bytes();
+// Bytes/s that `threads` threads read together from memory, never from a cache: the best of several
+// passes within about 0.3 s over a buffer of at most `most` bytes (freed before the return), page
+// faults not counted. A buffer of less than four times the last-level cache is flushed from the
+// caches before each pass. 0 when `most` is too little, or the buffer or the threads cannot be had:
+// a figure must not cost a finished answer.
+double measure_read_bandwidth(int threads, int64_t most = int64_t{1} << 30);
 
 }  // namespace spk

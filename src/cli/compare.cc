@@ -77,7 +77,7 @@ int verb_compare(const Options& options) {
   const double tolerance =
       is_fast(options.compare.a) || is_fast(options.compare.b) ? kFastTolerance : kTolerance;
   const auto report = [&](const VerbReport& r) {
-    if (interrupted() || (stopped && r.where != stop)) return false;
+    if (stopped && r.where != stop) return false;
     flips += r.route_flips;
     VerbReport& slot = worst[verb_of(r.where)];
     if (slot.where.empty() || r.error > slot.error || !r.finite) slot = r;
@@ -92,16 +92,14 @@ int verb_compare(const Options& options) {
     }
     return true;
   };
-  set_interrupts(Interrupts::kPolled);
   compare_backends(*model.source, model.config, side(options, options.compare.a),
                    side(options, options.compare.b), tokens, report);
-  if (interrupted()) throw Error(ErrorKind::kInterrupted, "interrupted");
   if (!stop.empty() && !stopped && !different) {
     std::vector<std::string_view> names;
     names.reserve(worst.size());
     for (const auto& [verb, r] : worst) names.push_back(verb);
-    fail_usage("--stop-after: '", stop, "' never ran; expected layer.N.VERB with one of ",
-               join_choices(names));
+    fail_usage("--stop-after: expected layer.N.VERB with one of ", join_choices(names), ", found '",
+               stop, "', which never ran");
   }
   out(cat("a = ", options.compare.a, ", b = ", options.compare.b, ", ", tokens.size(),
           " tokens of ", model.name, "\nworst relative error by verb\n"));

@@ -55,23 +55,27 @@ Answer generate_answer(Engine& engine, const GenerateRequest& request,
   return answer;
 }
 
-std::string speed_line(Engine& engine, const Timings& t) {
-  const auto fresh = static_cast<double>(t.prompt_tokens - t.cached_tokens);
-  std::string line =
-      cat("prompt ", t.prompt_tokens, " tokens, ", t.cached_tokens, " cached, ",
-          show_fixed(t.prefill_seconds > 0 ? fresh / t.prefill_seconds : 0, 1), " tok/s");
-  if (t.output_tokens == 0) return cat("prompt of ", t.prompt_tokens, " tokens interrupted");
+std::string speed_line(Engine& engine, const GenerateResult& result) {
+  const Timings& t = result.timings;
+  if (t.output_tokens == 0)
+    return cat("interrupted after ", t.cached_tokens + t.read_tokens, " of ", t.prompt_tokens,
+               " prompt tokens");
+  std::string line = cat("prompt ", t.prompt_tokens, " tokens, ", t.cached_tokens, " cached, ",
+                         show_fixed(t.prefill_tok_s(), 1), " tok/s");
   if (t.output_tokens < 2) return line;  // the first token belongs to the prompt
-  const double bandwidth = engine.backend().read_bandwidth() / 1e9;
   const double used = t.gigabytes_per_second();
-  return cat(line, "; decode ", show_fixed(t.decode_tok_s(), 1), " tok/s, ",
-             show_fixed(t.bytes_per_token() / 1e6, 2), " MB/token, ", show_fixed(used, 2), " GB/s",
-             bandwidth > 0 ? cat(", ", show_fixed(100 * used / bandwidth, 1), " % of ",
-                                 show_fixed(bandwidth, 1), " GB/s")
-                           : ", bandwidth not measured within the memory limit",
-             t.drafts.drafting_cycles
-                 ? cat("; accept length ", show_fixed(t.drafts.accept_length(), 2))
-                 : "");
+  line +=
+      cat("; decode ", show_fixed(t.decode_tok_s(), 1), " tok/s, ",
+          show_fixed(t.bytes_per_token() / 1e6, 2), " MB/token, ", show_fixed(used, 2), " GB/s");
+  if (result.reason != FinishReason::kCancelled) {
+    const double bandwidth = engine.backend().read_bandwidth() / 1e9;
+    line += bandwidth > 0 ? cat(", ", show_fixed(100 * used / bandwidth, 1), " % of ",
+                                show_fixed(bandwidth, 1), " GB/s")
+                          : ", bandwidth not measured within the memory limit";
+  }
+  if (t.drafts.drafting_cycles > 0)
+    line += cat("; accept length ", show_fixed(t.drafts.accept_length(), 2));
+  return line;
 }
 
 std::string tool_call_json(const ToolCall& call) {

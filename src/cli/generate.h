@@ -24,8 +24,9 @@ Answer generate_answer(Engine& engine, const GenerateRequest& request,
                        const std::optional<ParserOptions>& parser, AnswerPrinter* printer);
 
 // "prompt 63 tokens, 0 cached, 812.0 tok/s; decode 512.3 tok/s, 6.90 MB/token, 3.5 GB/s, 14.0 %
-// of 25.1 GB/s"
-std::string speed_line(Engine& engine, const Timings& timings);
+// of 25.1 GB/s". Of an interrupted answer only what was done; the bandwidth is not measured for it,
+// since that takes longer than who pressed Ctrl-C wants to wait.
+std::string speed_line(Engine& engine, const GenerateResult& result);
 
 // {"name": "add", "arguments": {"a": 1}} on one line.
 std::string tool_call_json(const ToolCall& call);

@@ -83,8 +83,7 @@ class Chat {
     Answer answer = generate_answer(engine_, request_, parser, &printer);
     if (answer.result.reason == FinishReason::kCancelled) log_info("stopped");
     if (answer.result.reason == FinishReason::kLength) log_info("ended by the limit of tokens");
-    if (answer.result.timings.output_tokens > 0)
-      log_info(speed_line(engine_, answer.result.timings));
+    log_info(speed_line(engine_, answer.result));
     if (raw_) return;
     Message reply{"assistant", answer.parsed.content, answer.parsed.reasoning,
                   answer.parsed.tool_calls};
@@ -126,7 +125,7 @@ class Chat {
   }
 
   void save(const std::string& file) const {
-    if (file.empty()) fail_usage("expected /save FILE");
+    if (file.empty()) fail_usage("/save: expected a file, found nothing");
     using Json = nlohmann::ordered_json;
     Json messages = Json::array();
     if (!conversation_.system().empty()) {

@@ -8,6 +8,8 @@
 #include "cli/values.h"
 #include "cli/verbs.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +38,34 @@ std::vector<int32_t> read_routes(const std::string& path, int64_t n, const Model
                  config.shape.experts - 1, " (-1: unused), found ", array.values[i]);
     }
   }
+  const int64_t top_k = expected[2];
+  for (int64_t at = 0; at < n * expected[1]; ++at) {
+    const int32_t* chosen = array.values.data() + at * top_k;
+    for (int64_t k = 0; k < top_k; ++k) {
+      if (chosen[k] >= 0 && std::count(chosen, chosen + k, chosen[k]) > 0) {
+        fail_input(path, ": row ", at / expected[1], ", layer column ", at % expected[1],
+                   ": expected different experts, found ", chosen[k], " twice");
+      }
+    }
+  }
   return std::move(array.values);
+}
+
+// Each output is written to PATH.part first, so that this name is taken too.
+void check_outputs(const LogitsOptions& logits) {
+  if (logits.routes_out.empty()) return;
+  const auto place = [](const std::string& path) {
+    std::error_code ignored;  // a folder that is not there fails later, with its name
+    const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
+    const auto folder = std::filesystem::weakly_canonical(whole.parent_path(), ignored);
+    return (folder / whole.filename()).string();  // a link is replaced, not followed
+  };
+  const std::string a = place(logits.output), b = place(logits.routes_out);
+  const bool special = a.rfind("/dev/", 0) == 0;
+  if ((a == b && !special) || a + ".part" == b || b + ".part" == a) {
+    fail_usage("expected two files for -o and --routes-out, found '", logits.output, "' and '",
+               logits.routes_out, "'");
+  }
 }
 
 }  // namespace
@@ -45,6 +74,7 @@ int verb_logits(const Options& options) {
   const std::vector<int32_t> tokens = parse_ids(options.tokens);
   if (tokens.empty()) fail_usage("--tokens: expected at least one id, found none");
   const auto n = static_cast<int64_t>(tokens.size());
+  check_outputs(options.logits);
   OpenedModel model = open_model(options.model);
   check_ids(tokens, model.config.shape.vocab);
 
@@ -61,7 +91,6 @@ int verb_logits(const Options& options) {
   const auto engine = start_engine(model, options.model, engine_opts);
 
   const int64_t rows = options.logits.mtp ? n - 1 : n;
-  set_interrupts(Interrupts::kPolled);  // from here on a half-written file must go
   NpyWriter writer(options.logits.output, rows, vocab);
   Progress progress("logits", rows, "rows");
   std::vector<int32_t> routes_out;
@@ -72,7 +101,6 @@ int verb_logits(const Options& options) {
   request.routes_in = routes_in;
   if (!options.logits.routes_out.empty()) request.routes_out = &routes_out;
   engine->logits(request, [&](int64_t i, std::span<const float> row) {
-    if (interrupted()) throw Error(ErrorKind::kInterrupted, "interrupted");
     writer.row(row);
     progress.update(i + 1);
   });

@@ -44,9 +44,12 @@ int dispatch(const Options& o) {
   return 2;
 }
 
+// Before main, and before what else runs there: a signal in the first milliseconds is like any
+// other.
+[[gnu::constructor(101)]] void first_of_all() { install_signals(); }
+
 int run(int argc, char** argv) {
   if (is_compile_helper(argc, argv)) return run_compile_helper();
-  install_signals();
   const Options options = parse_options(argc, argv);
   set_log_level(options.log);
   for (const std::string& warning : options.warnings) log_warn(warning);

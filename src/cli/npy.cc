@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "formats/untrusted.h"
 
 #include <algorithm>
 #include <bit>
@@ -81,9 +82,10 @@ std::vector<int64_t> parse_shape(std::string_view text, const std::string& path)
 NpyWriter::NpyWriter(std::string path, int64_t rows, int64_t cols)
     : path_(std::move(path)),
       part_(is_special(path_) ? path_ : path_ + ".part"),
-      file_(create(part_)),
       rows_(rows),
       cols_(cols) {
+  if (!is_special(path_)) leftover_.emplace(part_);
+  file_ = create(part_);
   const int64_t shape[] = {rows, cols};
   const std::string head = header("<f4", shape);
   if (std::fwrite(head.data(), 1, head.size(), file_) != head.size()) {
@@ -116,6 +118,8 @@ void NpyWriter::close() {
 void write_npy(const std::string& path, std::span<const int64_t> shape,
                std::span<const int32_t> values) {
   const std::string part = is_special(path) ? path : path + ".part";
+  std::optional<Leftover> leftover;
+  if (part != path) leftover.emplace(part);
   std::FILE* file = create(part);
   const std::string head = header("<i4", shape);
   const bool good = std::fwrite(head.data(), 1, head.size(), file) == head.size() &&
@@ -123,7 +127,9 @@ void write_npy(const std::string& path, std::span<const int64_t> shape,
                                                    file) == values.size());
   const bool closed = std::fclose(file) == 0;
   if (!good || !closed || (part != path && std::rename(part.c_str(), path.c_str()) != 0)) {
-    fail_input("cannot write ", path, ": ", std::strerror(errno));
+    const int code = errno;
+    if (part != path) std::remove(part.c_str());
+    fail_input("cannot write ", path, ": ", std::strerror(code));
   }
 }
 
@@ -134,7 +140,8 @@ IntArray read_npy(const std::string& path, uint64_t limit) {
 IntArray parse_npy(std::string_view bytes, const std::string& path) {
   constexpr std::string_view kAnyVersion = "\x93NUMPY";
   if (bytes.substr(0, kAnyVersion.size()) != kAnyVersion || bytes.size() < 12) {
-    fail_input(path, ": not a .npy file: expected it to begin with \\x93NUMPY");
+    fail_input(path, ": not a .npy file: expected it to begin with \\x93NUMPY, found '",
+               printable(bytes.substr(0, 8)), "'");
   }
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(bytes[i])); };
   const size_t version = byte(6);
@@ -153,7 +160,7 @@ IntArray parse_npy(std::string_view bytes, const std::string& path) {
   const size_t order = dict.find("'fortran_order':");
   if (order == std::string_view::npos ||
       dict.substr(order, 24).find("False") == std::string_view::npos) {
-    fail_input(path, ": expected C order (fortran_order False)");
+    fail_input(path, ": expected C order (fortran_order False), found another");
   }
   IntArray array;
   array.shape = parse_shape(field(dict, "shape", '(', ')', path), path);

@@ -6,8 +6,11 @@
 // against the file before anything is sized by it.
 #pragma once
 
+#include "cli/output.h"
+
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +19,8 @@
 namespace spk::cli {
 
 // Writes rows as they come, into PATH.part; close() checks that all promised rows arrived and
-// renames it to PATH, so that a reader never sees half a file. Destroyed without close(): nothing
-// is left.
+// renames it to PATH, so that a reader never sees half a file. Destroyed without close(), or ended
+// by a signal: nothing is left.
 class NpyWriter {
  public:
   NpyWriter(std::string path, int64_t rows, int64_t cols);
@@ -31,6 +34,7 @@ class NpyWriter {
  private:
   std::string path_;
   std::string part_;
+  std::optional<Leftover> leftover_;  // of part_
   std::FILE* file_ = nullptr;
   int64_t rows_;
   int64_t cols_;

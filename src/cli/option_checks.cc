@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "cli/values.h"
 #include "engine/require.h"
+#include "formats/untrusted.h"
+#include "text/utf8.h"
 
 #include <algorithm>
 
@@ -44,6 +46,39 @@ void check_backend_spec(const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
   check_choice(std::string_view(text).substr(0, colon), kBackends);
   if (colon < text.size()) check_choice(std::string_view(text).substr(colon + 1), kPrecisions);
+}
+
+// The text itself is not shown: it may be a key.
+void check_visible(std::string_view text, std::string_view what) {
+  if (text.empty()) fail_usage("expected ", what, ", found nothing");
+  for (const char c : text) {
+    if (c > ' ' && c <= '~') continue;
+    const std::string found =
+        c == ' ' ? "a blank" : cat("the byte ", printable(std::string_view(&c, 1)));
+    fail_usage("expected ", what, " of visible ASCII characters, found ", found);
+  }
+}
+
+void check_origin(const std::string& text) {
+  check_visible(text, "an origin");
+  const size_t at = text.find("://");
+  const std::string_view host =
+      at == std::string::npos ? "" : std::string_view(text).substr(at + 3);
+  if (at == 0 || host.empty() || host.find('/') != std::string_view::npos)
+    fail_usage("expected an origin such as https://example.org, found '", text, "'");
+}
+
+bool is_name(std::string_view text) {
+  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  return !text.empty() && !control && clean_utf8(text) == text;
+}
+
+void check_name(std::string_view text) {
+  if (text.empty()) fail_usage("expected a name, found nothing");
+  if (!is_name(text))
+    fail_usage("expected a name in UTF-8 without control bytes, found '", printable(text), "'");
 }
 
 bool parse_on_off(const std::string& text) {

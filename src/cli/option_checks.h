@@ -28,4 +28,11 @@ bool parse_on_off(const std::string& text);
 // The words after `eval` into its fields; Error(kUsage) for a form that it does not have.
 void settle_eval(Options& o);
 
+// What ends up in a header, a log line or an address: not empty, no blanks, control bytes or
+// characters beyond ASCII.
+void check_visible(std::string_view text, std::string_view what);
+void check_origin(const std::string& text);  // scheme://host[:port]
+bool is_name(std::string_view text);         // not empty, UTF-8 without control bytes
+void check_name(std::string_view text);      // Error(kUsage) where it is none
+
 }  // namespace spk::cli

@@ -99,7 +99,7 @@ void add_sampling(Table& t, Options& o) {
       "--stop", "TEXT", "end before this text; may be given up to 16 times",
       [&s](const std::string& text) {
         if (text.empty()) fail_usage("expected a text, found an empty one");
-        if (s.stop.size() == 16) fail_usage("expected at most 16 stop texts");
+        if (s.stop.size() == 16) fail_usage("expected at most 16 stop texts, found more");
         s.stop.push_back(text);
       },
       OptionRow::Kind::kRepeated);
@@ -125,11 +125,14 @@ void add_run(Table& t, Options& o) {
 void add_serve(Table& t, Options& o) {
   ServeOptions& s = o.serve;
   t.group("Server", bit(Verb::kServe));
-  t.text("--host", "ADDRESS", s.host, "address to listen on (127.0.0.1)");
+  t.value("--host", "ADDRESS", "address to listen on (127.0.0.1)", [&s](const std::string& host) {
+    check_visible(host, "an address");
+    s.host = host;
+  });
   t.integer("--port", "N", 0, 65535, "port, 0: any free one (8080)",
             [&s](int64_t n) { s.port = static_cast<int>(n); });
   t.value("--api-key", "KEY", "asked for on every route but /health", [&s](const std::string& key) {
-    if (key.empty()) fail_usage("expected a key, found nothing");
+    check_visible(key, "an API key");
     s.api_key = key;
   });
   t.text("--api-key-file", "FILE", s.api_key_file, "the key from a file, which `ps` does not show");
@@ -138,12 +141,15 @@ void add_serve(Table& t, Options& o) {
   t.value(
       "--cors", "ORIGIN", "pages of this origin may ask, https://example.org; repeatable",
       [&s](const std::string& origin) {
-        if (origin.find("://") == std::string::npos)
-          fail_usage("expected an origin such as https://example.org, found '", origin, "'");
+        check_origin(origin);
         s.cors.push_back(origin);
       },
       OptionRow::Kind::kRepeated);
-  t.text("--model-name", "NAME", s.model_name, "name in answers and /v1/models (the folder's)");
+  t.value("--model-name", "NAME", "name in answers and /v1/models (the folder's)",
+          [&s](const std::string& name) {
+            check_name(name);
+            s.model_name = name;
+          });
   t.integer("--parallel", "N", 1, 64, "answers at a time (1)", [](int64_t n) {
     if (n > 1) fail_usage("several answers at a time are not in this version; available now: 1");
   });
@@ -159,7 +165,7 @@ void add_serve(Table& t, Options& o) {
   t.value("--max-body", "SIZE", "largest request body, more get 413 (16MiB)",
           [&s](const std::string& size) {
             if (parse_size(size, uint64_t{1} << 40) < 1024)
-              fail_usage("expected at least 1024 bytes");
+              fail_usage("expected at least 1024 bytes, found '", size, "'");
             s.max_body = size;
           });
   const auto seconds = [&t](const std::string& flags, double low, double high, double& field,

@@ -187,7 +187,8 @@ void check_together(const Options& o) {
     const TokenizeOptions& k = o.tokenize;
     const int forms = (k.text ? 1 : 0) + (k.file.empty() ? 0 : 1) + (k.jsonl.empty() ? 0 : 1) +
                       (k.decode ? 1 : 0) + (k.count.empty() ? 0 : 1);
-    if (forms > 1) fail_usage("expected one of --text, -f, --jsonl, --decode, --count");
+    if (forms > 1)
+      fail_usage("expected one of --text, -f, --jsonl, --decode, --count, found ", forms);
   }
 }
 
@@ -200,7 +201,7 @@ Options parse_options(int argc, const char* const* argv) {
   Options o;
   for (int i = 0; i < argc; ++i) o.command += (i > 0 ? " " : "") + std::string(argv[i]);
   if (argc < 2) {
-    throw Error(ErrorKind::kUsage, cat("expected a verb\n\n", overview()));
+    throw Error(ErrorKind::kUsage, cat("expected a verb, found nothing\n\n", overview()));
   }
   const std::string first = argv[1];
   if (first == "--help" || first == "-h" || first == "help") {

@@ -36,7 +36,8 @@ void check_template(const OpenedModel& model, const Tokenizer& tokenizer) {
   if (!model.chat_template) {
     if (!knows_markup(tokenizer)) {
       fail_input(model.name,
-                 " has no chat_template.jinja and no chat tokens: expected --raw for a base model");
+                 ": expected a chat_template.jinja or chat tokens, found neither; --raw runs a "
+                 "base model");
     }
     log_warn("no chat_template.jinja: the family's markup is used; --raw leaves it out");
     return;
@@ -63,11 +64,12 @@ Json usage_json(const Answer& answer, size_t prompt_tokens) {
 
 Json timings_json(Engine* engine, const Answer& answer, uint64_t seed) {
   const Timings& t = answer.result.timings;
-  const double bandwidth = engine != nullptr ? engine->backend().read_bandwidth() / 1e9 : 0;
-  const auto fresh = static_cast<double>(t.prompt_tokens - t.cached_tokens);
+  const bool whole = answer.result.reason != FinishReason::kCancelled;  // else: end soon
+  const double bandwidth =
+      engine != nullptr && whole ? engine->backend().read_bandwidth() / 1e9 : 0;
   Json j;
   j["prefill_ms"] = 1000 * t.prefill_seconds;
-  j["prefill_tok_s"] = t.prefill_seconds > 0 ? fresh / t.prefill_seconds : 0;
+  j["prefill_tok_s"] = t.prefill_tok_s();
   j["decode_ms"] = 1000 * t.decode_seconds;
   j["decode_tok_s"] = t.output_tokens > 1 ? t.decode_tok_s() : 0;
   j["bytes_per_token"] = t.bytes_per_token();
@@ -125,6 +127,7 @@ GenerateRequest make_request(const Options& options, const OpenedModel& model) {
   request.ignore_eos = options.sampling.ignore_eos;
   request.max_tokens = options.sampling.max_tokens.value_or(0);
   request.cancel = interrupt_flag();
+  request.abort = abort_flag();
   return request;
 }
 
@@ -139,7 +142,7 @@ int one_answer(Engine& engine, const Options& options, const GenerateRequest& re
   out_flush();
   if (options.log != LogLevel::kQuiet && !options.json) {
     if (answer.result.reason == FinishReason::kLength) log_info("ended by the limit of tokens");
-    log_info(speed_line(engine, answer.result.timings));
+    log_info(speed_line(engine, answer.result));
   }
   return answer.result.reason == FinishReason::kCancelled
              ? static_cast<int>(ErrorKind::kInterrupted)

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/option_checks.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/sampling.h"
@@ -9,6 +10,7 @@
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
+#include "formats/untrusted.h"
 #include "server/server.h"
 
 #include <unistd.h>
@@ -46,7 +48,11 @@ std::string read_key(const ServeOptions& serve) {
   std::string key = read_input(serve.api_key_file, kLongestKey);
   while (!key.empty() && (key.back() == '\n' || key.back() == '\r' || key.back() == ' '))
     key.pop_back();
-  if (key.empty()) fail_input("expected an API key, found nothing in ", serve.api_key_file);
+  try {
+    check_visible(key, "an API key");
+  } catch (const Error& error) {
+    fail_input(serve.api_key_file, ": ", error.what());
+  }
   return key;
 }
 
@@ -56,7 +62,8 @@ std::string name_of(const Options& options) {
   if (name.find(" (embedded)") != std::string::npos) return name.substr(0, name.find(' '));
   std::filesystem::path path(name);
   if (path.filename().empty()) path = path.parent_path();
-  return path.filename().string();
+  std::string folder = path.filename().string();
+  return is_name(folder) ? folder : printable(folder);  // a folder's name may hold anything
 }
 
 server::ServerOptions server_options(const Options& options) {

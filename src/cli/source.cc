@@ -39,7 +39,8 @@ void check_folder(const ModelOptions& options, const std::string& folder) {
 
 std::vector<MemoryFile> embedded_files() {
   std::vector<MemoryFile> files = embedded_model();
-  if (files.empty()) fail_input("this build has no embedded model: expected a MODEL folder");
+  if (files.empty())
+    fail_input("expected a MODEL folder, found none, and this build has no embedded model");
   return files;
 }
 

@@ -32,7 +32,6 @@ void encode_jsonl(const std::string& file, const Tokenizer& tokenizer, Special s
   LineReader input(file, kMaxText);
   std::string line;
   for (int64_t number = 1; input.next(line); ++number) {
-    if (interrupted()) throw Error(ErrorKind::kInterrupted, "interrupted");
     const auto value = nlohmann::json::parse(line, nullptr, false);
     if (!value.is_string()) {
       fail_input(input.name(), ": line ", number, ": expected one JSON string, found '",

@@ -136,8 +136,8 @@ std::vector<int32_t> parse_ids(std::string_view text) {
 void check_ids(std::span<const int32_t> ids, int64_t vocab) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab) {
-      fail_input("token id ", ids[i], " at position ", i,
-                 " is outside the vocabulary: expected 0 to ", vocab - 1);
+      fail_input("token ids: expected 0 to ", vocab - 1, " (the vocabulary), found ", ids[i],
+                 " at position ", i);
     }
   }
 }

@@ -39,6 +39,9 @@ std::string_view finish_reason_name(FinishReason reason) {
   return "";
 }
 
+double Timings::prefill_tok_s() const {
+  return prefill_seconds > 0 ? static_cast<double>(read_tokens) / prefill_seconds : 0;
+}
 double Timings::decode_tok_s() const {
   return decode_seconds > 0 ? static_cast<double>(output_tokens - 1) / decode_seconds : 0;
 }
@@ -54,7 +57,8 @@ std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
   if (options.backend == "cpu" || options.backend == "auto")
     return make_cpu_backend(options.device);
   if (options.backend == "cuda")
-    fail_resource("back end cuda: this version has none yet, expected auto, reference or cpu");
+    fail_resource(
+        "--backend: expected auto, reference or cpu, found cuda, which this version lacks");
   fail_usage("--backend: expected auto, reference, cpu or cuda, found ", options.backend);
 }
 
@@ -70,7 +74,7 @@ struct Engine::Impl {
     const TensorSet tensors = bind_tensors(config, *source);
     if (options.draft > 0 && !tensors.has_mtp)
       fail_input("--draft ", options.draft,
-                 ": expected a checkpoint with an MTP layer, this one has none");
+                 ": expected a checkpoint with an MTP layer, found none in this one");
     options.chunk = std::min(options.chunk, options.context ? options.context : config.context);
     memory = plan_memory(config, tensors, options, backend->real_bytes());
     sizes = model_sizes(config, tensors);
@@ -162,6 +166,20 @@ std::string Engine::plan_text() const {
          "\nmemory: " + impl_->memory.text();
 }
 
+// The steps of a session look at a flag for the length of one request.
+class AbortScope {
+ public:
+  AbortScope(Session& session, const std::atomic<bool>* abort) : session_(session) {
+    session_.set_abort(abort);
+  }
+  ~AbortScope() { session_.set_abort(nullptr); }
+  AbortScope(const AbortScope&) = delete;
+  AbortScope& operator=(const AbortScope&) = delete;
+
+ private:
+  Session& session_;
+};
+
 // The stop rules and the text of one answer, token by token.
 class Engine::Answer {
  public:
@@ -247,9 +265,17 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   result.text.reserve(static_cast<size_t>(std::min<int64_t>(4 * limit, 1 << 18)));
   Answer answer(e, request, limit, result, on_token);
 
+  const AbortScope scope(*e.session, request.abort);
   const Clock::time_point start = Clock::now();
-  const Session::Synced synced = e.session->sync(prompt, [&] { return !cancelled(); });
+  Session::Synced synced;
+  try {
+    synced = e.session->sync(prompt, [&] { return !cancelled(); });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInterrupted) throw;
+    synced.complete = false;
+  }
   timings.cached_tokens = synced.reused;
+  timings.read_tokens = static_cast<int64_t>(e.session->tokens().size()) - synced.reused;
   timings.prefill_seconds = seconds_since(start);
   if (!synced.complete) {
     result.reason = FinishReason::kCancelled;
@@ -275,7 +301,13 @@ GenerateResult Engine::generate(const GenerateRequest& request,
     forced = forced_next();
     const int most = forced >= 0 ? 0 : static_cast<int>(std::min<int64_t>(left - 1, kMaxDrafts));
     const int depth = policy.next(most);
-    const CycleResult cycle = e.session->cycle(last, depth, rule, e.sampler, request.sampling);
+    CycleResult cycle;
+    try {
+      cycle = e.session->cycle(last, depth, rule, e.sampler, request.sampling);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInterrupted) throw;
+      break;  // open: cancelled
+    }
     policy.observe(cycle);
     if (policy.gave_up() && !e.warned_of_drafts) {
       e.warned_of_drafts = true;
@@ -324,7 +356,7 @@ void Engine::logits(const LogitsRequest& request,
   if (n > e.memory.context)
     fail_input("tokens: expected at most ", e.memory.context, " (the context), found ", n);
   if (request.mtp && !e.model.mtp)
-    fail_input("mtp: expected a checkpoint with an MTP layer, this one has none");
+    fail_input("mtp: expected a checkpoint with an MTP layer, found none in this one");
   const int64_t moe = e.config.moe_layers(), top_k = e.config.shape.top_k;
   const int64_t columns = (moe + 1) * top_k;
   const bool forced = !request.routes_in.empty();

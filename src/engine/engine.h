@@ -60,12 +60,14 @@ struct Timings {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // taken from the live session
   int64_t output_tokens = 0;
+  int64_t read_tokens = 0;  // the others; fewer when the prompt was interrupted
   double prefill_seconds = 0;
   double decode_seconds = 0;  // of all tokens after the first
   uint64_t weight_bytes = 0;  // read while decoding
   uint64_t state_bytes = 0;
   DraftCounters drafts;
   double bytes_per_token() const;
+  double prefill_tok_s() const;
   double decode_tok_s() const;
   double gigabytes_per_second() const;
 };
@@ -81,6 +83,9 @@ struct GenerateRequest {
   int top_logprobs = -1;  // -1: none
   const std::atomic<bool>* cancel =
       nullptr;  // looked at between prefill chunks and tokens; any thread may set it
+  // Looked at inside a step too; the session is lost then, and the next prompt is read from its
+  // start.
+  const std::atomic<bool>* abort = nullptr;
   // Take the live session's ids for a prompt whose TEXT extends the session's (engine/align.h).
   bool match_text = false;
   // Asked before each token: an id that must stand there instead of the sampled one, or -1. Asked

@@ -34,6 +34,11 @@ void Session::limit_chunk(int64_t rows) {
   chunk_ = rows;
 }
 
+void Session::set_abort(const std::atomic<bool>* abort) {
+  abort_ = abort;
+  cycle_.set_abort(abort);
+}
+
 void Session::reset() {
   tokens_.clear();
   pending_ = 0;
@@ -48,6 +53,7 @@ void Session::advance(const Advance& a) {
   SPK_CHECK(pending_ == 0 && n > 0 && n <= chunk_ && first + n <= context_);
   Step step;
   step.kind = a.kind;
+  step.abort = abort_;
   step.rows = n;
   step.first_position = first;
   step.tokens = step_tokens_.slice_rows(0, n);
@@ -72,6 +78,7 @@ void Session::advance_mtp(const Advance& a, const std::function<void(int64_t, co
   if (n == 0) return;
   Step step;
   step.kind = StepKind::kPrefill;
+  step.abort = abort_;
   step.rows = n;
   step.first_position = start - 1 + skip;
   step.tokens = step_tokens_.slice_rows(skip, n);
@@ -136,6 +143,16 @@ CycleResult Session::cycle(int32_t last, int depth, AcceptRule rule, Sampler& sa
   }
 }
 
+void Session::settle() {
+  try {
+    cycle_.settle();
+  } catch (...) {
+    reset();
+    throw;
+  }
+  cycling_ = false;
+}
+
 void Session::keep(int64_t rows) {
   cycle_.keep(rows);
   tokens_.resize(static_cast<size_t>(cycle_start_ + rows));
@@ -146,8 +163,7 @@ Session::Synced Session::sync(std::span<const int32_t> tokens,
   const bool extends = tokens.size() >= tokens_.size() && !tokens_.empty() &&
                        std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
   if (!extends) reset();
-  if (cycling_) cycle_.settle();
-  cycling_ = false;
+  if (cycling_) settle();
   Synced result;
   result.reused = static_cast<int64_t>(tokens_.size());
   while (tokens_.size() < tokens.size()) {

@@ -10,6 +10,7 @@
 #include "model/cycle.h"
 #include "model/model.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -58,6 +59,9 @@ class Session {
   std::span<const LayerState> layer_states() const { return cache_.layers(); }
   int64_t context() const { return context_; }
   int64_t chunk() const { return chunk_; }
+  // Every step from now on looks at it (Step::abort) and ends in Error(kInterrupted), after which
+  // the session is empty. Null: none does.
+  void set_abort(const std::atomic<bool>* abort);
   // Shorter prefill steps from now on; 1 up to what the session was made for.
   void limit_chunk(int64_t rows);
 
@@ -82,6 +86,7 @@ class Session {
 
  private:
   void run(std::span<const int32_t> tokens);
+  void settle();
 
   const Model& model_;
   Backend& backend_;
@@ -97,6 +102,7 @@ class Session {
   std::vector<int32_t> tokens_;
   int64_t pending_ = 0;  // rows of the last advance, not yet carried
   std::vector<float> logits_;
+  const std::atomic<bool>* abort_ = nullptr;
 };
 
 // Rows that go through the LM head at a time: about 16 MiB of logits, at least 8.

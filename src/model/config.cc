@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <numbers>
@@ -206,9 +207,19 @@ std::vector<double> read_limits(Fields& f, const char* key, int64_t layers) {
 void read_clamps(Fields& f, ModelConfig& c) {
   c.routed_limits = read_limits(f, "expert_swiglu_limit_list", c.layers);
   c.shared_limits = read_limits(f, "share_expert_swiglu_limit_list", c.layers);
-  // Ling-3.0-flash was trained with clamps in its late layers. Without them it drops foreign words
-  // into its text, and a class of derived checkpoints has lost the lists.
-  if (c.layers != 42 || c.shape.experts != 512) return;
+  // Members that were trained with clamps in their late layers. Without them Ling-3.0-flash drops
+  // foreign words into its text, and a class of derived checkpoints has lost the lists. Other
+  // shapes may do without (Ling-3.0-tiny has null in both places), so that they are left in peace.
+  struct Trained {
+    const char* name;
+    int64_t layers, experts;
+  };
+  constexpr std::array<Trained, 2> kTrained = {
+      {{"Ling-3.0-flash", 42, 512}, {"ling-nano", 12, 32}}};
+  const auto member = std::find_if(kTrained.begin(), kTrained.end(), [&](const Trained& t) {
+    return t.layers == c.layers && t.experts == c.shape.experts;
+  });
+  if (member == kTrained.end()) return;
   const auto none = [](const std::vector<double>& list) {
     return std::all_of(list.begin(), list.end(), [](double v) { return v == 0; });
   };
@@ -217,10 +228,69 @@ void read_clamps(Fields& f, ModelConfig& c) {
         std::pair("share_expert_swiglu_limit_list", none(c.shared_limits))}) {
     if (missing)
       c.warnings.push_back(
-          cat("WARNING: ", key,
-              " is missing or empty, but this is Ling-3.0-flash's shape (42 layers, 512 experts), "
-              "which was trained with SwiGLU clamps: expect rare wrong words. Take the list from "
-              "the original config.json"));
+          cat("WARNING: ", key, " is missing or empty, but this is ", member->name, "'s shape (",
+              c.layers, " layers, ", c.shape.experts,
+              " experts), which was trained with SwiGLU clamps: expect rare wrong words. Take the "
+              "list from the original config.json"));
+  }
+}
+
+// How a weight is stored is its tensor's word. What the config says of it must still be what the
+// family's releases mean by it: another method, block or group is a file that only looks alike.
+void read_quantization(Fields& outer, const std::string& file, Complaints& complaints,
+                       ModelConfig& c) {
+  const Json* object = outer.get("quantization_config");
+  if (!object) return;
+  if (!object->is_object()) {
+    outer.complain("quantization_config", "expected an object or null, found ", shown(*object));
+    return;
+  }
+  Fields f(*object, file, "quantization_config.", complaints);
+  const Json* method = f.get("quant_method");
+  if (method && *method == "fp8") {
+    f.only("fmt", "e4m3");
+    f.only("weight_block_size", Json::array({128, 128}));
+    f.only("scale_fmt", "ue8m0");
+    f.only("routed_experts_quant_method", "mxfp4");
+    f.only("routed_experts_group_size", 32);
+  } else if (method && *method == "compressed-tensors") {
+    f.only("format", "pack-quantized");
+    const Json none = Json::object();
+    const Json* groups = f.get("config_groups");
+    if (groups && !groups->is_object())
+      f.complain("config_groups", "expected an object, found ", shown(*groups));
+    for (const auto& [name, group] : (groups && groups->is_object() ? *groups : none).items()) {
+      const std::string prefix = cat("quantization_config.config_groups.", printable(name), ".");
+      const Json* weights =
+          group.is_object() && group.contains("weights") ? &group["weights"] : nullptr;
+      if (!weights || !weights->is_object()) {
+        complaints.add(file, ": ", prefix, "weights: expected an object, found ",
+                       weights ? shown(*weights) : "nothing");
+        continue;
+      }
+      Fields w(*weights, file, prefix + "weights.", complaints);
+      w.only("num_bits", 4);
+      w.only("type", "int");
+      w.only("symmetric", true);
+      w.only("group_size", 32);
+      w.only("strategy", "group");
+    }
+  } else {
+    f.complain("quant_method",
+               "unsupported value: expected \"fp8\" or \"compressed-tensors\", found ",
+               method ? shown(*method) : "nothing");
+  }
+  // These decide nothing here, so that nonsense in them is only said.
+  for (const char* key : {"modules_to_not_convert", "ignore"}) {
+    const Json* list = f.get(key);
+    const bool names =
+        !list || (list->is_array() && std::all_of(list->begin(), list->end(), [](const Json& name) {
+                    return name.is_string();
+                  }));
+    if (!names)
+      c.warnings.push_back(cat(file, ": quantization_config.", key,
+                               ": expected a list of names, found ", shown(*list),
+                               "; it is not used"));
   }
 }
 
@@ -389,10 +459,12 @@ ModelConfig parse_config(std::string_view json, const std::string& file) {
     read_clamps(f, c);
     c.mtp_layers = f.integer("num_nextn_predict_layers", 0, 1, 0);
     read_rope(f, file, complaints, c);
+    read_quantization(f, file, complaints, c);
     read_tokens(f, c);
     if (c.vision_wrapper) {
       Fields outer(root, file, "", complaints);
       outer.only("tie_word_embeddings", false);
+      read_quantization(outer, file, complaints, c);
       if (c.eos.empty() && !f.get("eos_token_id")) read_tokens(outer, c);
     }
   }

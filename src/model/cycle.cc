@@ -87,6 +87,7 @@ Rows Cycle::extend(int64_t rows) {
   for (int64_t at = 0; at < rows;) {
     const int64_t n = std::min(rows - at, rows_);
     Step step;
+    step.abort = abort_;
     // The draft layer has no recurrent state: its few rows are as good a verify pass.
     step.kind = n <= kMaxVerify ? StepKind::kVerify : StepKind::kPrefill;
     step.rows = n;
@@ -142,6 +143,7 @@ void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler
       extend(waiting_rows_);
     } else {
       Step step;
+      step.abort = abort_;
       step.kind = StepKind::kDecode;
       step.rows = 1;
       step.first_position = position - 1 + j;
@@ -171,6 +173,7 @@ void Cycle::verify(int32_t last, int64_t position, int depth) {
   std::array<int32_t, kMaxVerify> tokens{last};
   std::copy_n(drafts_.begin(), depth, tokens.begin() + 1);
   Step step;
+  step.abort = abort_;
   step.kind = depth > 0 ? StepKind::kVerify : StepKind::kDecode;
   step.rows = depth + 1;
   step.first_position = position;

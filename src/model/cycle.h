@@ -73,6 +73,8 @@ class Cycle {
   // layer's output; minus infinity for tokens that the draft head does not know. Until the next
   // call.
   std::span<const float> draft_logits(const Rows& hidden);
+  // Every step looks at it (Step::abort); null: none does.
+  void set_abort(const std::atomic<bool>* abort) { abort_ = abort; }
   void inject(DraftFault fault, void* context) {
     fault_ = fault;
     fault_context_ = context;
@@ -113,6 +115,7 @@ class Cycle {
   std::vector<float> logits_, draft_logits_, draft_rows_;
   DraftFault fault_ = nullptr;
   void* fault_context_ = nullptr;
+  const std::atomic<bool>* abort_ = nullptr;
 };
 
 }  // namespace spk

@@ -69,6 +69,7 @@ struct Run {
 
   // t.x += mixer(norm(t.x)), t.x += ffn(norm(t.x))
   void layer(const Layer& l, const LayerState& state, const Scratch& t) const {
+    step.check_abort();
     b.rms_norm(t.x, l.attn_norm, t.h);
     const Block mixer = l.is_mla ? Block::kMla : Block::kKda;
     if (fused(mixer)) {
@@ -76,6 +77,7 @@ struct Run {
     } else {
       l.is_mla ? mla(l.mla, state, t) : kda(l.kda, state, t);
     }
+    step.check_abort();
     b.add_rms_norm(t.x, t.o, l.ffn_norm, t.h);
     const Block feed = l.is_moe ? Block::kMoe : Block::kFfn;
     if (fused(feed)) {

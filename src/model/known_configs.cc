@@ -113,8 +113,8 @@ std::string_view known_config(std::string_view name) {
     const std::string_view start = name.substr(0, 64);
     if (distance(start, known.name) < distance(start, best->name)) best = &known;
   }
-  fail_usage("unknown model '", printable(name), "': expected ling-3.0-flash, ling-3.0-tiny, ",
-             "ling-3.1-flash or a config.json; did you mean ", best->name, "?");
+  fail_usage("expected ling-3.0-flash, ling-3.0-tiny, ling-3.1-flash or a config.json, found '",
+             printable(name), "'; did you mean ", best->name, "?");
 }
 
 }  // namespace spk

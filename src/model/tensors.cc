@@ -210,7 +210,8 @@ class Binder {
     if (!check_format(x, found, t.format)) return false;
     if (t.format == Format::kF32 || t.format == Format::kBf16) {
       if (scales) {
-        complain(*scales, "expected no scales beside a ", format_name(t.format), " tensor");
+        complain(*scales, "expected no scales beside a ", format_name(t.format),
+                 " tensor, found some");
         return false;
       }
       return check_plain_shape(x, found);

@@ -97,6 +97,7 @@ std::string timings_json(const Answer& answer) {
     const Timings& t = choice.result.timings;
     if (&choice == &answer.choices.front()) sum.cached_tokens = t.cached_tokens;
     sum.prompt_tokens = t.prompt_tokens;
+    if (&choice == &answer.choices.front()) sum.read_tokens = t.read_tokens;
     sum.output_tokens +=
         std::max<int64_t>(t.output_tokens, 1) - 1;  // the first one belongs to prefill
     sum.prefill_seconds += t.prefill_seconds;
@@ -109,7 +110,7 @@ std::string timings_json(const Answer& answer) {
       sum.drafts.accepted[i] += t.drafts.accepted[i];
     }
   }
-  const auto read = static_cast<double>(sum.prompt_tokens - sum.cached_tokens);
+  const auto read = static_cast<double>(sum.read_tokens);
   const auto per_second = [](double n, double s) { return s > 0 ? n / s : 0; };
   JsonWriter w;
   w.object()

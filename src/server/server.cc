@@ -177,9 +177,11 @@ class Server {
     if (route->method == "POST" && route->suffix.empty()) {
       const std::string type = in.header("Content-Type");
       if (type.substr(0, 16) != "application/json")
-        return refuse(400, "invalid_content_type", "Content-Type: expected application/json");
+        return refuse(400, "invalid_content_type",
+                      "Content-Type: expected application/json, found another");
       if (in.has_header("Content-Encoding"))
-        return refuse(400, "invalid_content_encoding", "Content-Encoding: expected none");
+        return refuse(400, "invalid_content_encoding",
+                      "Content-Encoding: expected none, found one");
     }
     return false;
   }

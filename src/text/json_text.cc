@@ -136,7 +136,7 @@ class Acceptor : public nlohmann::json_sax<nlohmann::json> {
 
 void parse(std::string_view json, PythonWriter& writer, std::string_view what) {
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &writer)) {
-    fail_input(what, ": expected JSON");
+    fail_input(what, ": expected JSON, found something else");
   }
 }
 
@@ -223,7 +223,7 @@ std::string python_json(std::string_view json, std::string_view what) {
 std::vector<JsonMember> json_members(std::string_view json, std::string_view what) {
   PythonWriter writer(what);
   parse(json, writer, what);
-  if (!writer.object) fail_input(what, ": expected a JSON object");
+  if (!writer.object) fail_input(what, ": expected a JSON object, found another value");
   return std::move(writer.outer);
 }
 

@@ -69,7 +69,10 @@ PreTokenizer::PreTokenizer(std::vector<PreStage> stages, const std::string& wher
     const PreStage& stage = stages_[i];
     const bool last = i + 1 == stages_.size();
     if ((stage.kind == PreStage::Kind::kByteLevel) != last) {
-      fail_input(where, ": pre_tokenizer: expected ByteLevel as its last section and nowhere else");
+      fail_input(
+          where,
+          ": pre_tokenizer: expected ByteLevel as its last section and nowhere else, found it "
+          "elsewhere");
     }
     regex_of_.push_back(regexes_.size());
     if (stage.kind == PreStage::Kind::kDigits) digits_ = CodePointMap::of_set(unicode_digits());

@@ -30,7 +30,8 @@ class Parser {
 
   void run() {
     if (text_.size() > kMaxPattern) {
-      fail_input(where_, ": a pattern of ", text_.size(), " bytes, expected at most ", kMaxPattern);
+      fail_input(where_, ": pattern: expected at most ", kMaxPattern, " bytes, found ",
+                 text_.size());
     }
     while (pos_ < text_.size()) step();
     if (!groups_.empty()) refuse("a group that is not closed");
@@ -421,8 +422,9 @@ RewrittenRegex rewrite_regex(std::string_view pattern, const std::string& where)
   parser.run();
   const Classes classes = split_classes(parser.sets);
   if (classes.count > 256) {
-    fail_input(where, ": the pattern tells ", classes.count,
-               " kinds of characters apart, expected at most 256");
+    fail_input(where,
+               ": expected a pattern that tells at most 256 kinds of characters apart, found ",
+               classes.count);
   }
   std::vector<std::string> as_bytes;
   for (const CodeSet& set : parser.sets) as_bytes.push_back(byte_set(set, classes));

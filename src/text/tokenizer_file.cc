@@ -362,7 +362,8 @@ TokenizerFile read_tokenizer_file(std::string_view text, const std::string& name
   }
   TokenizerFile file;
   FileReader reader(file, name);
-  if (!json::sax_parse(text.begin(), text.end(), &reader)) fail_input(name, ": expected JSON");
+  if (!json::sax_parse(text.begin(), text.end(), &reader))
+    fail_input(name, ": expected JSON, found something else");
   const json rest = json::parse(reader.rest);
   const Document doc(rest, "", name);
   read_model(doc.at("model"), file);

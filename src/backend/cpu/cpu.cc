@@ -108,6 +108,7 @@ Weight CpuBackend::upload(const HostTensor& tensor) {
   }
   const auto codes = static_cast<size_t>(code_bytes(w.format, w.rows, w.cols));
   account(codes, tensor.name);
+  weight_bytes_ += static_cast<int64_t>(codes);
   w.data = {const_cast<std::byte*>(tensor.data), codes};
   const int64_t scales = scale_count(w.format, w.rows, w.cols);
   if (scales == 0) return w;
@@ -180,12 +181,13 @@ std::string CpuBackend::expert_kernel(const Weight& weight) const {
 }
 
 double CpuBackend::read_bandwidth() {
-  // The buffer counts against the limit like everything else; where it does not fit there is no
-  // figure.
-  const uint64_t needed =
-      counters_.allocated_bytes + static_cast<uint64_t>(bandwidth_buffer_bytes());
-  if (bandwidth_ == 0 && (options_.memory == 0 || needed <= options_.memory))
-    bandwidth_ = measure_read_bandwidth(team_.size());
+  // The buffer counts like everything else: against the limit, and as a part of the 15 % + 64 MiB
+  // that a model may take beside its weights and caches.
+  if (bandwidth_ != 0) return bandwidth_;
+  int64_t most = weight_bytes_ / 8 + (int64_t{24} << 20);
+  if (options_.memory != 0)
+    most = std::min(most, static_cast<int64_t>(options_.memory - counters_.allocated_bytes));
+  bandwidth_ = measure_read_bandwidth(team_.size(), most);
   return bandwidth_;
 }
 

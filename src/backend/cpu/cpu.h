@@ -212,6 +212,7 @@ class CpuBackend final : public Backend {
   Counters counters_;
   Step step_;
   double bandwidth_ = 0;
+  int64_t weight_bytes_ = 0;  // of matrices, as stored
 
   std::vector<Block> blocks_;  // of alloc
   std::vector<Block> floats_;  // small vectors and FP8 scales as floats
