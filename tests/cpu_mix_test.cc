@@ -53,7 +53,7 @@ void mix(Verbs& v, KdaInput& in, StepKind kind, int64_t first_position) {
   });
 }
 
-// faults.md A05. The delta rule contracts (beta <= 1, unit keys, decay <= 1), so rounding does not
+// The delta rule contracts (beta <= 1, unit keys, decay <= 1), so rounding does not
 // build up over rows: a row's error is that of the terms it sums, D state products and up to 64
 // chunk rows with a few roundings each, about 6e-8 * sqrt(D + 64 + ...) < 1e-6 of the values' size.
 // Rows whose values nearly cancel are compared with the same absolute error, hence 1e-5: spec's
@@ -133,7 +133,7 @@ TEST(CpuKda, CutsOnTheGridDoNotMatter) {
   }
 }
 
-// faults.md A07: f from -30 to 30, extreme A_log, zero q and k.
+// F from -30 to 30, extreme A_log, zero q and k.
 TEST(CpuKda, GatesStayInRangeAndZeroVectorsGiveZeros) {
   ModelShape shape = small_shape();
   Verbs v(shape);
@@ -223,7 +223,7 @@ void attend(Verbs& v, int64_t first, int64_t rows, Format format, MlaRun& run) {
   const auto norm = v.vector(s.latent, [&](int64_t, int64_t) { return 1 + 0.1 * v.normal(); });
   const int64_t context = first + rows + 3;
   run.latent = v.rows(context, s.latent + s.rope, [&](int64_t r, int64_t) {
-    return r < first ? v.normal() : NAN;  // faults.md A12: what was never written must not be read
+    return r < first ? v.normal() : NAN;  // What was never written must not be read
   });
   const auto kv = v.random(rows, s.latent + s.rope);
   run.q = v.random(rows, s.heads * (s.nope + s.rope));
@@ -414,7 +414,7 @@ TEST(CpuMoe, RowsDoNotDependOnEachOther) {
   for (size_t i = 1; i < v.size(); ++i) EXPECT_EQ(v.read(each, i), v.read(together, i));
 }
 
-// faults.md A14: exact top-k, ties to the lowest index, groups left out by minus infinity although
+// Exact top-k, ties to the lowest index, groups left out by minus infinity although
 // biased scores are negative; forced ids keep the scores' weights.
 TEST(CpuMoe, RouterBreaksTiesByIndexAndMasksWithInfinity) {
   ModelShape shape = small_shape();

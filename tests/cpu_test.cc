@@ -179,7 +179,7 @@ TEST(CpuActivations, WholeRange) {
     for (size_t k = 0; k < truth.size(); ++k)  // 4 roundings, each of 6e-8 or 1.2e-7
       ASSERT_NEAR(got[k], truth[k], 5e-7 * std::fabs(truth[k]) + 1e-33) << k;
   }
-  // faults.md A01: the clamp caps the activated gate from above and up on both sides.
+  // The clamp caps the activated gate from above and up on both sides.
   const auto gate = v.rows(1, 3, [](int64_t, int64_t c) { return c < 2 ? 10 : -10; });
   const auto up = v.rows(1, 3, [](int64_t, int64_t c) { return c == 1 ? -10 : 10; });
   v.each([&](Backend& b, size_t i) { b.swiglu(gate[i], up[i], 4.0); });

@@ -296,7 +296,7 @@ TEST(Safetensors, OrderOfOffsetsAndKinds) {
   EXPECT_EQ(parse(file_of("{}", 0)).size(), 0u);
 }
 
-TEST(Safetensors, M06OffsetsMustAgree) {
+TEST(Safetensors, OffsetsMustAgree) {
   const auto one = [](const std::string& offsets, const std::string& shape = "[4]") {
     return R"({"w":{"dtype":"U8","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
   };
@@ -317,7 +317,7 @@ TEST(Safetensors, M06OffsetsMustAgree) {
   EXPECT_HOLDS(refusal(overlap, 6), "b: overlaps");
 }
 
-TEST(Safetensors, M09TrailingBytesAreRefused) {
+TEST(Safetensors, TrailingBytesAreRefused) {
   const std::string header = R"({"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
   EXPECT_EQ(parse(file_of(header, 4)).size(), 1u);
   EXPECT_HOLDS(refusal(header, 5), "1 bytes after the last tensor");
@@ -330,7 +330,7 @@ TEST(Safetensors, M09TrailingBytesAreRefused) {
   EXPECT_HOLDS(text, "1 bytes after the last tensor");
 }
 
-TEST(Safetensors, M01ShortFilesAreRefused) {
+TEST(Safetensors, ShortFilesAreRefused) {
   const std::string good =
       file_of(R"({"w":{"dtype":"U8","shape":[9000],"data_offsets":[0,9000]}})", 9000);
   for (const size_t cut : {size_t{1}, size_t{4096}, good.size() - 20, good.size() - 3}) {
@@ -435,7 +435,7 @@ TEST_F(Shards, OpensAndResolves) {
   EXPECT_GT(checkpoint->file_bytes(), 5010u);
 }
 
-TEST_F(Shards, M01CutShard) {
+TEST_F(Shards, CutShard) {
   for (const uintmax_t cut : {1u, 4096u}) {
     const auto size = std::filesystem::file_size(folder_.file(kOne));
     std::filesystem::resize_file(folder_.file(kOne), size - cut);
@@ -447,41 +447,41 @@ TEST_F(Shards, M01CutShard) {
   }
 }
 
-TEST_F(Shards, M02MissingShard) {
+TEST_F(Shards, MissingShard) {
   remove(kTwo);
   EXPECT_HOLDS(open(), "two.safetensors: named by the index, but missing");
 }
-TEST_F(Shards, M02MissingIndex) {
+TEST_F(Shards, MissingIndex) {
   remove(kIndex);
   const std::string text = open();
   EXPECT_HOLDS(text, "one.safetensors: a shard, but model.safetensors.index.json is missing");
   EXPECT_HOLDS(text, "two.safetensors");
 }
-TEST_F(Shards, M02ForeignShard) {
+TEST_F(Shards, ForeignShard) {
   write_file(folder_.file("three.safetensors"), safetensors_file({bytes_tensor("d", 1)}));
   EXPECT_HOLDS(open(), "three.safetensors: a foreign shard");
 }
-TEST_F(Shards, M02TensorTwiceInIndex) {
+TEST_F(Shards, TensorTwiceInIndex) {
   index(
       R"("a":"one.safetensors","a":"two.safetensors","b":"one.safetensors","c":"two.safetensors")");
   EXPECT_HOLDS(open(), "names a twice");
 }
-TEST_F(Shards, M02TensorInTwoShards) {
+TEST_F(Shards, TensorInTwoShards) {
   write_file(folder_.file(kTwo), safetensors_file({bytes_tensor("c", 7), bytes_tensor("a", 7)}));
   EXPECT_HOLDS(open(), "a: also in");
 }
-TEST_F(Shards, M02WrongShardAndUnnamedTensor) {
+TEST_F(Shards, WrongShardAndUnnamedTensor) {
   index(R"("a":"one.safetensors","c":"one.safetensors","x":"two.safetensors")");
   const std::string text = open();
   EXPECT_HOLDS(text, "c: named by the index, but in another shard");
   EXPECT_HOLDS(text, "x: named by the index, but in no shard");
   EXPECT_HOLDS(text, "b: not named by the index");
 }
-TEST_F(Shards, M02DownloadStub) {
+TEST_F(Shards, DownloadStub) {
   write_file(folder_.file("two.safetensors.incomplete"), "x");
   EXPECT_HOLDS(open(), "leftover of a download");
 }
-TEST_F(Shards, M02SingleFileBesideIndex) {
+TEST_F(Shards, SingleFileBesideIndex) {
   write_file(folder_.file("model.safetensors"), safetensors_file({bytes_tensor("d", 1)}));
   EXPECT_HOLDS(open(), "model.safetensors: beside an index");
 }

@@ -1,4 +1,4 @@
-"""One model in all four published layouts: what each layout costs on ling-nano, teacher-forced (A03).
+"""One model in all four published layouts: what each layout costs on ling-nano, teacher-forced.
 
 The shipped fp4 files are the truth. BF16 holds every MXFP4 and FP8 value exactly (at most 4 significant bits), so the bf16 export must
 give the same logits; fp8 and int4 round the experts again, and the bounds are what a wrong scale, axis or partial block would break by far.

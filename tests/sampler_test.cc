@@ -90,7 +90,7 @@ TEST(Sampler, UniformIsAPureFunctionWithEvenBins) {
   for (int b : bins) EXPECT_NEAR(b, 10000, 400);  // 4 sigma of a binomial is 387
 }
 
-// J09: every way of saying "greedy" gives the same token whatever the seed.
+// Every way of saying "greedy" gives the same token whatever the seed.
 TEST(Sampler, TemperatureZeroIsGreedy) {
   std::vector<float> logits = some_logits(1000, 9);
   logits[17] = logits[400] = 50;  // a tie: the lower id
@@ -154,7 +154,7 @@ TEST(Sampler, LogprobsAreThoseOfThePlainSoftmax) {
   for (size_t i = 1; i < top.size(); ++i) EXPECT_GE(top[i - 1].logprob, top[i].logprob);
 }
 
-// J13: each field, both ends of its range, by name.
+// Each field, both ends of its range, by name.
 TEST(Sampler, RangesAreChecked) {
   const auto refused = [](const SamplerParams& p, const char* name) {
     try {

@@ -1,4 +1,4 @@
-"""Drafts change speed and nothing else: servers of several draft depths give the same answers. Rows I05, I09, J01, J03, J09, J12."""
+"""Drafts change speed and nothing else: servers of several draft depths give the same answers."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_same_text_at_every_depth(plain, drafting):
     assert drafted > 0 or drafting.depth == "auto"
 
 
-def test_I09_budgets_and_limits_to_the_token(drafting):
+def test_budgets_and_limits_to_the_token(drafting):
     end = drafting.post("/tokenize", {"content": "</think>", "special": True})[2]["tokens"][0]
     for budget in range(1, 12):
         usage = drafting.chat(thinking_budget=budget, logit_bias={str(end): -1000}, max_tokens=30)["usage"]
@@ -68,7 +68,7 @@ def test_I09_budgets_and_limits_to_the_token(drafting):
         assert drafting.chat(max_tokens=limit, ignore_eos=True)["usage"]["completion_tokens"] == limit
 
 
-def test_J03_log_probabilities_agree(plain, drafting):
+def test_log_probabilities_agree(plain, drafting):
     body = dict(messages=user(QUESTION), temperature=0, max_tokens=30, logprobs=True, top_logprobs=5, **OFF)
     one, two = (s.ask(**body)["choices"][0]["logprobs"]["content"] for s in (plain, drafting))
     assert [t["token"] for t in one] == [t["token"] for t in two]
@@ -78,7 +78,7 @@ def test_J03_log_probabilities_agree(plain, drafting):
     assert any(t["logprob"] < -1e-6 for t in two)
 
 
-def test_J01_a_banned_token_never_comes(drafting):
+def test_a_banned_token_never_comes(drafting):
     text = drafting.chat(max_tokens=40, ignore_eos=True, **OFF)["choices"][0]["message"]["content"]
     banned = drafting.post("/tokenize", {"content": text})[2]["tokens"][1]
     shown = drafting.post("/detokenize", {"tokens": [banned]})[2]["content"]

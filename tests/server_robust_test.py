@@ -1,4 +1,4 @@
-"""What a server meets in the field: clients that leave, stall, flood or lie, and being told to stop. Rows K01 to K11."""
+"""What a server meets in the field: clients that leave, stall, flood or lie, and being told to stop."""
 
 import http.client
 import json
@@ -34,10 +34,10 @@ def read_until(sock, wanted, seconds=60):
     return text
 
 
-# ---- K01, K02: who leaves frees the model, and only the own answer ends ----
+# ---- who leaves frees the model, and only the own answer ends ----
 
 
-def test_K01_client_leaves_in_a_stream(server):
+def test_client_leaves_in_a_stream(server):
     sock = server.open_stream("/v1/chat/completions", LONG)
     read_until(sock, b"reasoning_content")
     sock.close()
@@ -45,7 +45,7 @@ def test_K01_client_leaves_in_a_stream(server):
     assert server.metric("sparkling_clients_gone_total") >= 1
 
 
-def test_K01_client_leaves_a_whole_answer(server):
+def test_client_leaves_a_whole_answer(server):
     sock = socket.create_connection(("127.0.0.1", server.port))
     body = json.dumps(LONG).encode()
     sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -55,7 +55,7 @@ def test_K01_client_leaves_a_whole_answer(server):
     assert server.wait_idle(2) < 0.5
 
 
-def test_K01_client_leaves_in_prefill_and_the_cache_stays(server):
+def test_client_leaves_in_prefill_and_the_cache_stays(server):
     def prompt(tokens):
         return "".join(f"{i} apples and {i + 3} plums. " for i in range(tokens // 9))
     speed = server.ask("/v1/completions", prompt=prompt(600), max_tokens=1)["timings"]["prefill_tok_s"]
@@ -70,7 +70,7 @@ def test_K01_client_leaves_in_prefill_and_the_cache_stays(server):
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
-def test_K02_leaving_the_queue_disturbs_nobody(server):
+def test_leaving_the_queue_disturbs_nobody(server):
     solo = joined(server.stream(messages=user(QUESTION), temperature=0, max_tokens=150, ignore_eos=True)[0])
     body = {"messages": user(QUESTION), "temperature": 0, "max_tokens": 150, "ignore_eos": True}
     first = server.open_stream("/v1/chat/completions", body)
@@ -100,10 +100,10 @@ def test_client_leaves_in_the_middle_of_a_header(server):
     assert server.descriptors() <= before + 1
 
 
-# ---- K05: never silent ----
+# ---- never silent ----
 
 
-def test_K05_headers_at_once_and_comments_by_the_clock(server):
+def test_headers_at_once_and_comments_by_the_clock(server):
     blocker = server.open_stream("/v1/chat/completions", LONG)
     server.wait_busy(1, 0)
     start = time.monotonic()
@@ -124,7 +124,7 @@ def test_K05_headers_at_once_and_comments_by_the_clock(server):
     server.wait_idle(5)
 
 
-def test_K05_comments_are_valid_for_the_clients_and_can_be_off():
+def test_comments_are_valid_for_the_clients_and_can_be_off():
     import anthropic
     import openai
     for seconds, wanted in ((0.2, True), (0, False)):
@@ -193,7 +193,7 @@ def test_queue_is_fair_between_clients(server):
     assert sorted(done[:2]) == ["a1", "b1"] and done[2:] == ["a2", "a3"], done
 
 
-# ---- K06, K07: bodies ----
+# ---- bodies ----
 
 BAD_BODIES = [b'{"messages":[{"role":"user","content":"\xf0\x9f\xa6"}]}', b'{"messages":[{"role":"user","content":"\\ud83d"}]}',
               b'{"messages":[{"role":"user","content":"a\x00b"}]}', b"\xef\xbb\xbf{}", b"", b"{", b"[]", b'{"a":1}{"b":2}',
@@ -202,7 +202,7 @@ BAD_BODIES = [b'{"messages":[{"role":"user","content":"\xf0\x9f\xa6"}]}', b'{"me
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/tokenize"])
-def test_K06_broken_bodies(server, path):
+def test_broken_bodies(server, path):
     for body in BAD_BODIES:
         status, _, answer = server.request("POST", path, body)
         assert status == 400 and answer["error"]["message"], body[:40]
@@ -211,12 +211,12 @@ def test_K06_broken_bodies(server, path):
     assert server.get("/health")[0] == 200
 
 
-def test_K06_escaped_nul_is_text(server):
+def test_escaped_nul_is_text(server):
     assert server.post("/tokenize", {"content": "a\0b"})[2]["count"] >= 3
 
 
 @pytest.mark.parametrize("kind", ["a", " ", "\n", "random", "base64"])
-def test_K07_large_messages(server, kind):
+def test_large_messages(server, kind):
     import base64
     import random
     rng = random.Random(1)
@@ -239,7 +239,7 @@ def test_K07_large_messages(server, kind):
     assert seconds[5_000_000] < 20, seconds
 
 
-def test_K07_body_limit(server):
+def test_body_limit(server):
     text = "a" * 50_000_000
     status, _, answer = server.post("/v1/chat/completions", {"messages": user(text)})
     assert status == 413 and answer["error"]["message"]
@@ -260,10 +260,10 @@ def test_K07_body_limit(server):
     assert server.get("/health")[0] == 200
 
 
-# ---- K09, K11: access ----
+# ---- access ----
 
 
-def test_K09_every_route_asks_for_the_key(tmp_path):
+def test_every_route_asks_for_the_key(tmp_path):
     (tmp_path / "key").write_text("s3cret-key\n")
     with Server("--api-key-file", tmp_path / "key") as server:
         good = {"Authorization": "Bearer s3cret-key"}
@@ -286,7 +286,7 @@ def test_K09_every_route_asks_for_the_key(tmp_path):
         assert "s3cret" not in server.log_text()
 
 
-def test_K11_defaults_are_closed(server):
+def test_defaults_are_closed(server):
     assert server.url.startswith("http://127.0.0.1")
     with pytest.raises(OSError):
         address = socket.gethostbyname(socket.gethostname())
@@ -306,7 +306,7 @@ def test_K11_defaults_are_closed(server):
     assert server.get("/props", headers={"Host": own, "Origin": "http://" + own})[0] == 200
 
 
-def test_K11_named_origins_and_open_addresses(sparkling):
+def test_named_origins_and_open_addresses(sparkling):
     with Server("--cors", "https://page.example") as server:
         status, headers, _ = server.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://page.example"})
         assert status == 204 and headers["Access-Control-Allow-Origin"] == "https://page.example"

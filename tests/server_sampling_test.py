@@ -1,4 +1,4 @@
-"""Sampling, log-probabilities and ranges of fields: rows J01 to J16 of the fault list, through HTTP."""
+"""Sampling, log-probabilities and ranges of fields, through HTTP."""
 
 import math
 
@@ -19,7 +19,7 @@ def ids_of(server, text):
     return server.post("/tokenize", {"content": text})[2]["tokens"]
 
 
-def test_J01_bias_holds_for_every_token(server):
+def test_bias_holds_for_every_token(server):
     full = server.chat(max_tokens=40, ignore_eos=True, **OFF)["choices"][0]["message"]["content"]
     banned = ids_of(server, full)[2]
     answer = server.chat(max_tokens=40, ignore_eos=True, logprobs=True, logit_bias={str(banned): -100}, **OFF)
@@ -31,7 +31,7 @@ def test_J01_bias_holds_for_every_token(server):
     assert answer["choices"][0]["message"]["content"] == "a" * 20
 
 
-def test_J03_log_probabilities(server):
+def test_log_probabilities(server):
     body = dict(messages=user(QUESTION), temperature=0, max_tokens=24, logprobs=True, top_logprobs=5, **OFF)
     whole = server.ask(**body)["choices"][0]
     scores = whole["logprobs"]["content"]
@@ -50,14 +50,14 @@ def test_J03_log_probabilities(server):
     assert old["logprobs"]["text_offset"][0] == 0
 
 
-def test_J03_with_thinking_only_the_answer_is_scored(server):
+def test_with_thinking_only_the_answer_is_scored(server):
     answer = server.chat(max_tokens=80, logprobs=True)["choices"][0]
     assert "".join(s["token"] for s in answer["logprobs"]["content"]) == answer["message"]["content"]
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
 @pytest.mark.parametrize("more", [{}, {"echo": True}, {"logprobs": 1}, {"stream": True}])
-def test_J06_max_tokens_zero_and_one(server, path, more):
+def test_max_tokens_zero_and_one(server, path, more):
     ask = {"prompt": "abc"} if path == "/v1/completions" else {"messages": user("abc")}
     if "chat" in path and "logprobs" in more:
         more = {"logprobs": True}
@@ -68,7 +68,7 @@ def test_J06_max_tokens_zero_and_one(server, path, more):
     assert server.get("/health")[0] == 200
 
 
-def test_J07_first_token_is_the_stop_string(server):
+def test_first_token_is_the_stop_string(server):
     body = dict(messages=user(QUESTION), temperature=0, max_tokens=30, **OFF)
     full = server.ask(**body)["choices"][0]["message"]["content"]
     for stop in (full[:1], full):
@@ -81,7 +81,7 @@ def test_J07_first_token_is_the_stop_string(server):
     assert answer["text"] == "" and answer["logprobs"]["tokens"] == []
 
 
-def test_J09_temperature_zero_is_greedy(server):
+def test_temperature_zero_is_greedy(server):
     texts = {message_of(server.chat(temperature=t, seed=s, max_tokens=20))["reasoning"]
              for t in (0, 0.0, 1e-8, -0.0) for s in (0, 1, 2)}
     texts.add(message_of(server.chat(temperature=1, top_k=1, max_tokens=20))["reasoning"])
@@ -95,7 +95,7 @@ def test_seed_repeats_and_none_does_not(server):
     assert len({ask() for _ in range(6)}) > 1
 
 
-def test_J12_penalties_act(server):
+def test_penalties_act(server):
     base = server.chat(max_tokens=40, ignore_eos=True, **OFF)["choices"][0]["message"]["content"]
     # Far above what people use: the small model is sure of its answers.
     for name, value in (("repetition_penalty", 8), ("presence_penalty", 50), ("frequency_penalty", 50)):
@@ -116,7 +116,7 @@ BAD = [("top_k", -2), ("top_k", 1.5), ("top_p", 0), ("top_p", 1.5), ("min_p", -1
 
 
 @pytest.mark.parametrize("field, value", BAD)
-def test_J13_out_of_range_names_the_field(server, field, value):
+def test_out_of_range_names_the_field(server, field, value):
     body = {"messages": user("x"), "max_tokens": 2, field: value}
     if field == "top_logprobs":
         body["logprobs"] = True
@@ -130,7 +130,7 @@ def test_J13_out_of_range_names_the_field(server, field, value):
                                           ("stop", None), ("n", 1), ("max_tokens", 10 ** 9), ("response_format", {"type": "text"}),
                                           ("user", "me"), ("metadata", {"a": "b"}), ("store", True), ("service_tier", "auto"),
                                           ("unheard_of", {"x": 1}), ("functions", []), ("modalities", ["text"])])
-def test_J13_harmless_values_are_taken(server, field, value):
+def test_harmless_values_are_taken(server, field, value):
     body = {"messages": user("x"), "max_tokens": 2, field: value}
     if field == "max_tokens":
         body["stop"] = ["a", "e", "o", " "]
@@ -145,7 +145,7 @@ def test_J13_harmless_values_are_taken(server, field, value):
     ("functions", [{"name": "f"}]), ("best_of", 3), ("web_search_options", {"x": 1}),
     ("messages", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]),
     ("messages", [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}])])
-def test_J14_what_cannot_be_kept_is_refused_by_name(server, field, value):
+def test_what_cannot_be_kept_is_refused_by_name(server, field, value):
     status, _, answer = server.post("/v1/chat/completions", {"messages": user("x"), field: value})
     assert status == 400 and answer["error"]["param"].startswith(field), answer
     assert answer["error"]["code"] == "unsupported_value"
@@ -158,7 +158,7 @@ def test_strict_false_is_taken(server):
     assert server.post("/v1/chat/completions", {"messages": user("x"), "tools": [tool], "max_tokens": 2})[0] == 200
 
 
-def test_J16_without_a_guard_a_loop_ends_with_length(server):
+def test_without_a_guard_a_loop_ends_with_length(server):
     lamp = ids_of(server, "a")[0]
     answer = server.chat("write the word without end", max_tokens=400, logit_bias={str(lamp): 1000}, ignore_eos=True, **OFF)
     assert answer["choices"][0]["finish_reason"] == "length"

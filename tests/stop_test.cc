@@ -15,7 +15,7 @@ std::string plain_cut(const std::string& text, const std::vector<std::string>& s
   return text.substr(0, cut);
 }
 
-// I04, I05: whatever the pieces, the shown text ends right before the first stop string, and
+// Whatever the pieces, the shown text ends right before the first stop string, and
 // nothing of it is shown.
 TEST(StopMatcher, PiecesDoNotMatter) {
   rc::check([] {

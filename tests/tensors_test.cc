@@ -213,7 +213,7 @@ TEST(Tensors, ScaleTypesOfFp8) {
   }
 }
 
-TEST(Tensors, A09ExponentScalesUnderTheNameU8) {
+TEST(Tensors, ExponentScalesUnderTheNameU8) {
   WrittenCheckpoint w(small_config(), Release::kFp4, 1);
   const auto a = w.open();
   const std::vector<double> as_u8 = row_of(bind_tensors(w.parsed(), *a), kExpert, 5);
@@ -262,7 +262,7 @@ TEST(Tensors, Int4ShapeAndTypes) {
   EXPECT_HOLDS(refusal(w), "weight_zero_point: unknown companion");
 }
 
-TEST(Tensors, A11ScalesWithAnotherBias) {
+TEST(Tensors, ScalesWithAnotherBias) {
   for (const int shift : {2, -2}) {
     WrittenCheckpoint w(small_config(), Release::kFp4, 1);
     EXPECT_TRUE(notes(w).empty());
@@ -275,7 +275,7 @@ TEST(Tensors, A11ScalesWithAnotherBias) {
   }
 }
 
-TEST(Tensors, B01MissingDraftLayer) {
+TEST(Tensors, MissingDraftLayer) {
   WrittenCheckpoint w(small_config(), Release::kBf16, 1);
   w.erase("model.layers.6.eh_proj.weight");
   w.erase("model.layers.6.mlp.experts.7.down_proj.weight");
@@ -294,14 +294,14 @@ TEST(Tensors, B01MissingDraftLayer) {
   EXPECT_EQ(notes(w)[0], "drafts off: checkpoint has no MTP layer");
 }
 
-TEST(Tensors, B01ConfigWithoutDrafts) {
+TEST(Tensors, ConfigWithoutDrafts) {
   WrittenCheckpoint w(small_config(), Release::kBf16, 1);
   w.config = small_config(R"({"num_nextn_predict_layers":0})");
   ASSERT_EQ(notes(w).size(), 1u);
   EXPECT_HOLDS(notes(w)[0], "num_nextn_predict_layers is 0");
 }
 
-TEST(Tensors, B02DraftLayerInAnotherFormat) {
+TEST(Tensors, DraftLayerInAnotherFormat) {
   for (const Release trunk : kReleases) {
     for (const Release draft : kReleases) {
       WrittenCheckpoint w(small_config(), trunk, 1);

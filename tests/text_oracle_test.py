@@ -1,6 +1,6 @@
 """The program's tokenizer and chat markup against the Hugging Face package and jinja2 themselves.
 
-Rows L01, L02, L05 (ids) and H04 (template) of the list of known faults. SPARKLING_LONG=1 runs 1,000,000 strings instead of 20,000.
+SPARKLING_LONG=1 runs 1,000,000 strings instead of 20,000.
 """
 import importlib.util
 import json
@@ -66,7 +66,7 @@ def test_ids(sparkling, tmp_path, name, special):
 
 
 def test_chat(tmp_path):
-    """H04: several hundred conversations, byte for byte as the template renders them."""
+    """Several hundred conversations, byte for byte as the template renders them."""
     chats = conversations(20 * 50 if os.environ.get("SPARKLING_LONG") else 400, 77)
     source, result = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(driver_form(c)) + "\n" for c in chats), encoding="utf-8")
@@ -90,7 +90,7 @@ def spent(sparkling, *arguments):
 
 
 def test_speed(sparkling, tmp_path):
-    """A file of 157,000 entries loads within one second, 10 MB of text encode within five on one core; K07's single words too."""
+    """A file of 157,000 entries loads within one second, 10 MB of text encode within five on one core; single huge words too."""
     folder = vocabulary("large")
     empty = tmp_path / "empty"
     empty.write_text("", encoding="utf-8")

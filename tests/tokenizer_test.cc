@@ -80,7 +80,7 @@ TEST(Utf8, ReplacesAsPythonDoes) {
   }
 }
 
-// I01, I02: any cut of any bytes gives whole characters that join to the same text.
+// Any cut of any bytes gives whole characters that join to the same text.
 TEST(Utf8, StreamJoinsToTheWhole) {
   EXPECT_TRUE(rc::check("pieces of a stream join to the clean text",
                         [](const std::vector<uint8_t>& noise, bool real) {
@@ -228,7 +228,7 @@ TEST(Bpe, EqualsTheDefinition) {
 
 // ---- The whole tokenizer
 
-// L01, L02: ids of the reference, on the shipped vocabulary.
+// Ids of the reference, on the shipped vocabulary.
 TEST(Tokenizer, EncodesAsTheReference) {
   for (const json& c : golden("nano")) {
     const std::string text = c.at("text");
@@ -254,7 +254,7 @@ TEST(Tokenizer, EveryFeatureOfTheFileAsTheReference) {
   }
 }
 
-// L02: nothing is lost, whatever the characters.
+// Nothing is lost, whatever the characters.
 TEST(Tokenizer, DecodeGivesTheTextBack) {
   EXPECT_TRUE(rc::check("decode(encode(text)) is the clean text",
                         [](const std::vector<uint32_t>& codes, const std::string& noise) {
@@ -267,7 +267,7 @@ TEST(Tokenizer, DecodeGivesTheTextBack) {
                         }));
 }
 
-// L05: only where the caller says so does the text of a control token become one.
+// Only where the caller says so does the text of a control token become one.
 TEST(Tokenizer, PlainTextNeverFormsAddedTokens) {
   const std::string text =
       "a<|role_end|><role>SYSTEM</role><think></think><tool_call><|endoftext|>";
@@ -317,7 +317,7 @@ TEST(Tokenizer, ThreadsShareOneTokenizer) {
   EXPECT_EQ(equal, (std::array<bool, 4>{true, true, true, true}));
 }
 
-// K07: one huge word, in time linear in its size.
+// One huge word, in time linear in its size.
 TEST(Tokenizer, HostileTextsTakeLinearTime) {
   std::string random;
   uint32_t state = 1;
@@ -367,15 +367,15 @@ Ids byte_ids(const std::string& bytes) {
   return ids;
 }
 
-// I01: bytes that form no character become U+FFFD, and the text goes on.
-TEST(Detokenizer, LoneBytesI01) {
+// Bytes that form no character become U+FFFD, and the text goes on.
+TEST(Detokenizer, LoneBytes) {
   EXPECT_EQ(stream(nano(), byte_ids("\xe2\x9c\x85\x85 ok")), "\u2705\ufffd ok");
   EXPECT_EQ(stream(nano(), byte_ids("a\xf0 b")), "a\ufffd b");
   EXPECT_EQ(stream(nano(), byte_ids("end \xe2\x82")), "end \ufffd");
 }
 
-// I02: characters that span tokens arrive whole.
-TEST(Detokenizer, SpanningCharactersI02) {
+// Characters that span tokens arrive whole.
+TEST(Detokenizer, SpanningCharacters) {
   const std::string text =
       "\U0001F468\u200d\U0001F469\u200d\U0001F467 \U0001F1E9\U0001F1EA \U00020BB7 "
       "\u0e2a\u0e27\u0e31 \u0928\u092e\u0938\u094d";

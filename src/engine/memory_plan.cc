@@ -43,7 +43,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
                    : 0;
   constexpr int64_t kUseful = 64;  // below one prefill chunk a session is of no use
   if (options.context || fits < kUseful)
-    fail_resource("memory limit: expected at most ", plan.limit, " bytes, the plan needs ",
+    fail_resource("memory limit: expected at most ", plan.limit, " bytes, found a need of ",
                   plan.total(), " (", plan.text(), ")");
   plan.context = fits;
   plan.caches = caches(fits);
