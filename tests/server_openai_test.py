@@ -576,6 +576,8 @@ def test_timings_agree_with_usage(server):
     assert t["prompt_tokens"] == answer["usage"]["prompt_tokens"]
     assert 0 < t["first_token_ms"] <= t["total_ms"]
     assert abs(t["decode_tok_s"] * t["decode_ms"] / 1e3 - 29) < 0.5
+    parts = [t["draft_ms"], t["verify_ms"], t["sample_ms"]]
+    assert all(part >= 0 for part in parts) and 0 < sum(parts) <= t["decode_ms"] and t["bytes_per_token"] > 1e5
 
 
 def test_parse_events_is_strict():

@@ -345,6 +345,40 @@ def test_the_log_has_rows_and_no_words(server):
         assert secret in open_server.log_text()
 
 
+def test_the_page_needs_nothing_else():
+    with Server("--api-key", "s3cret") as server:
+        refused, allowed = server.get("/"), server.get("/", headers={"X-Api-Key": "s3cret"})
+        assert (refused[0], allowed[0]) == (401, 200)
+        nonces = set()
+        for _, headers, text in (refused, allowed):
+            policy = headers["Content-Security-Policy"]
+            nonce = policy.split("'nonce-")[1].split("'")[0]
+            nonces.add(nonce)
+            assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+            assert f'<script nonce="{nonce}">' in text and f'<style nonce="{nonce}">' in text
+            assert "@NONCE@" not in text and "@SCRIPT@" not in text and "@STYLE@" not in text and "</html>" in text
+            assert "s3cret" not in text and " src=" not in text and "@import" not in text
+        assert len(nonces) == 2
+        assert server.post("/", {})[0] == 401
+
+
+def test_roof_is_measured_when_asked_for(server):
+    first = server.get("/roof")[2]
+    end = time.monotonic() + 30
+    while not (roof := server.get("/roof")[2])["measured"]:
+        assert roof["bandwidth_bytes_s"] is None and time.monotonic() < end
+        time.sleep(0.05)
+    assert roof["bandwidth_bytes_s"] > 1e8 and roof["pass"] == first["pass"]
+    parts = {part["name"]: part["bytes"] for part in roof["pass"]}
+    assert {"kda", "mla", "experts", "head", "state"} <= set(parts) and all(n > 0 for n in parts.values())
+    assert roof["draft_bytes"] > 0
+    # A plain pass reads what it says, latents aside.
+    with Server("--draft", "0") as plain:
+        read = plain.chat(max_tokens=20, ignore_eos=True)["timings"]["bytes_per_token"]
+        latents = 100 * roof["latent_bytes_per_context_token"]
+        assert sum(parts.values()) * 0.9 < read < sum(parts.values()) * 1.1 + latents, (read, parts)
+
+
 def test_metrics_are_prometheus_text(server):
     server.chat(max_tokens=4)
     status, headers, text = server.get("/metrics")

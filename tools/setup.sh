@@ -9,7 +9,7 @@ build="g++ cmake ninja-build pkg-config libcli11-dev libspdlog-dev nlohmann-json
 test="$build python3-venv"
 bench="$build libbenchmark-dev"
 # libpython3-stdlib is what the sanitizers' symboliser and clang-tidy's runner need python3 for.
-ci="$test libbenchmark-dev git clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev qemu-user"
+ci="$test libbenchmark-dev git clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev qemu-user chromium"
 # The cross compiler and the emulator serve the other architecture's check; on an Arm machine the native run is it.
 if [ "$(uname -m)" = x86_64 ]; then ci="$ci g++-aarch64-linux-gnu"; fi
 
@@ -29,6 +29,7 @@ present() {
     ninja-build) command -v ninja >/dev/null && return 0 ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ >/dev/null && return 0 ;;
     clang-14 | clang-format-14 | clang-tidy-14) command -v "$1" >/dev/null && return 0 ;;
+    chromium) command -v chromium chromium-browser google-chrome >/dev/null && return 0 ;;
     qemu-user) command -v qemu-aarch64 >/dev/null && return 0 ;;
   esac
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -56,13 +57,16 @@ if [ -n "$missing" ]; then
   $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing </dev/null >&2
 fi
 
-# The Python environment of the tests. .venv/requirements.txt is what is in it.
-if { [ "$what" = test ] || [ "$what" = ci ]; } && ! cmp -s tests/requirements.txt .venv/requirements.txt; then
-  echo "setup: making .venv from tests/requirements.txt" >&2
+# python_environment FOLDER REQUIREMENTS: FOLDER/requirements.txt is what is in it.
+python_environment() {
+  cmp -s "$2" "$1/requirements.txt" && return 0
+  echo "setup: making $1 from $2" >&2
   python=/usr/bin/python3
   [ -x $python ] || python=python3
-  rm -rf .venv
-  $python -m venv .venv
-  .venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt </dev/null >&2
-  cp tests/requirements.txt .venv/requirements.txt
-fi
+  rm -rf "$1"
+  $python -m venv "$1"
+  "$1/bin/pip" install -q --disable-pip-version-check -r "$2" </dev/null >&2
+  cp "$2" "$1/requirements.txt"
+}
+if [ "$what" = test ] || [ "$what" = ci ]; then python_environment .venv tests/requirements.txt; fi
+if [ "$what" = ci ]; then python_environment .venv-browser tests/browser/requirements.txt; fi

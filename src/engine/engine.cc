@@ -154,6 +154,7 @@ Engine::~Engine() = default;
 
 const ModelConfig& Engine::config() const { return impl_->config; }
 const MemoryPlan& Engine::memory() const { return impl_->memory; }
+const ModelSizes& Engine::sizes() const { return impl_->sizes; }
 const std::vector<std::string>& Engine::notes() const { return impl_->notes; }
 const Tokenizer* Engine::tokenizer() const {
   return impl_->tokenizer ? &*impl_->tokenizer : nullptr;

@@ -129,6 +129,7 @@ class Engine {
 
   const ModelConfig& config() const;
   const MemoryPlan& memory() const;
+  const ModelSizes& sizes() const;  // bytes by component, as stored and per decoded token
   const std::vector<std::string>& notes() const;  // warnings and remarks to show at start
   const Tokenizer* tokenizer() const;             // null: verbs that take ids only
   Backend& backend();

@@ -108,6 +108,15 @@ bool Jobs::answer_now(std::string_view id) {
   return false;
 }
 
+std::optional<double> Jobs::bandwidth() {
+  const std::lock_guard lock(mutex_);
+  if (!bandwidth_ && !measure_) {
+    measure_ = true;
+    changed_.notify_all();
+  }
+  return bandwidth_;
+}
+
 size_t Jobs::waiting() const {
   const std::lock_guard lock(mutex_);
   return queue_.size();
@@ -142,8 +151,16 @@ void Jobs::loop(const Load& load) {
   }
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) break;
+    changed_.wait(lock, [&] { return stopping_ || measure_ || !queue_.empty(); });
+    if (queue_.empty() && stopping_) break;
+    if (queue_.empty()) {
+      lock.unlock();
+      const double measured = engine_->backend().read_bandwidth();
+      lock.lock();
+      bandwidth_ = measured;
+      measure_ = false;
+      continue;
+    }
     const Job* next = order().front();
     const auto at = std::find_if(queue_.begin(), queue_.end(),
                                  [&](const auto& job) { return job.get() == next; });

@@ -139,6 +139,11 @@ class Jobs {
   size_t position(const Job& job) const;
   bool answer_now(std::string_view id);
 
+  // Read bandwidth of the engine's memory, bytes/s; 0: there is no figure. Absent until it has been
+  // measured, which takes the engine thread about 0.3 s and waits for a moment without work; the
+  // first call asks for it.
+  std::optional<double> bandwidth();
+
   size_t waiting() const;
   bool busy() const;
   void cancel_all();
@@ -161,6 +166,8 @@ class Jobs {
   std::shared_ptr<Job> running_;
   std::deque<std::string> served_;  // clients, the latest last; each once
   double job_seconds_ = 1;          // running mean, for the retry hint
+  bool measure_ = false;            // the bandwidth is wanted and not known
+  std::optional<double> bandwidth_;
   bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;

@@ -102,6 +102,11 @@ std::string timings_json(const Answer& answer) {
         std::max<int64_t>(t.output_tokens, 1) - 1;  // the first one belongs to prefill
     sum.prefill_seconds += t.prefill_seconds;
     sum.decode_seconds += t.decode_seconds;
+    sum.weight_bytes += t.weight_bytes;
+    sum.state_bytes += t.state_bytes;
+    sum.drafts.draft_seconds += t.drafts.draft_seconds;
+    sum.drafts.verify_seconds += t.drafts.verify_seconds;
+    sum.drafts.accept_seconds += t.drafts.accept_seconds;
     sum.drafts.cycles += t.drafts.cycles;
     sum.drafts.drafting_cycles += t.drafts.drafting_cycles;
     sum.drafts.committed_drafting += t.drafts.committed_drafting;
@@ -123,6 +128,12 @@ std::string timings_json(const Answer& answer) {
       .field("prefill_tok_s", per_second(read, sum.prefill_seconds))
       .field("decode_ms", 1e3 * sum.decode_seconds)
       .field("decode_tok_s", per_second(static_cast<double>(sum.output_tokens), sum.decode_seconds))
+      // Where decoding spent its time; what is missing to decode_ms is neither model nor sampling.
+      .field("draft_ms", 1e3 * sum.drafts.draft_seconds)
+      .field("verify_ms", 1e3 * sum.drafts.verify_seconds)
+      .field("sample_ms", 1e3 * sum.drafts.accept_seconds)
+      .field("bytes_per_token", per_second(static_cast<double>(sum.weight_bytes + sum.state_bytes),
+                                           static_cast<double>(sum.output_tokens)))
       .field("cycles", static_cast<int64_t>(sum.drafts.cycles))
       .field("accept_length", sum.drafts.accept_length())
       .key("acceptance")  // of position j, given that it was drafted

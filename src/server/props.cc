@@ -16,7 +16,10 @@ std::string props_json(const Service& service, const std::string& live) {
   w.field("vocabulary", engine.config().shape.vocab);
   w.field("plan", engine.plan_text()).key("memory").object();
   w.field("weights", memory.weights).field("caches", memory.caches);
-  w.field("activations", memory.scratch).field("limit", memory.limit).end();
+  w.field("activations", memory.scratch)
+      .field("working", memory.working)
+      .field("limit", memory.limit)
+      .end();
   w.key("notes").array();
   for (const std::string& note : engine.notes()) w.string(note);
   const SamplerParams& p = o.sampling;
@@ -40,6 +43,26 @@ std::string props_json(const Service& service, const std::string& live) {
   w.key("routes").array();
   for (const std::string& route : route_list()) w.string(route);
   return w.end().key("live").raw(live).end().take();
+}
+
+std::string roof_json(Service& service) {
+  const ModelSizes& sizes = service.engine().sizes();
+  const std::optional<double> bandwidth = service.jobs.bandwidth();
+  JsonWriter w;
+  w.object().key("bandwidth_bytes_s");
+  bandwidth&&* bandwidth > 0 ? w.number(*bandwidth) : w.null();
+  w.field("measured", bandwidth.has_value()).key("pass").array();
+  for (int i = 0; i < kComponents; ++i) {
+    const auto component = static_cast<Component>(i);
+    if (component == Component::kMtp || sizes.component_token_bytes[i] == 0) continue;
+    w.object().field("name", component_name(component));
+    w.field("bytes", sizes.component_token_bytes[i]).end();
+  }
+  // The recurrent state is read and written by every pass; latents grow with the context.
+  w.object().field("name", "state").field("bytes", 2 * sizes.state_bytes).end().end();
+  w.field("latent_bytes_per_context_token", sizes.latent_bytes_per_token_exact);
+  w.field("draft_bytes", sizes.component_token_bytes[static_cast<int>(Component::kMtp)]);
+  return w.end().take();
 }
 
 }  // namespace spk::server

@@ -25,6 +25,9 @@ void apply_template(Service&, const HttpRequest&, HttpReply&);
 // What /props says of the model and of what really runs, without live figures.
 std::string props_json(const Service& service, const std::string& live);
 
+// /roof: what the time per token is measured against.
+std::string roof_json(Service& service);
+
 // Error bodies.
 std::string openai_error(const ApiError& error);
 std::string anthropic_error(const ApiError& error);

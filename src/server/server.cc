@@ -25,6 +25,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/health", "", nullptr, "health"},
     {"GET", "/metrics", "", nullptr, "metrics"},
     {"GET", "/props", "", nullptr, "props"},
+    {"GET", "/roof", "", nullptr, "roof"},
     {"GET", "/v1/models", "", models, "models"},
     {"POST", "/v1/chat/completions", "", chat_completions, "chat"},
     {"POST", "/v1/chat/completions/", "/stop_thinking", stop_thinking, "stop_thinking"},
@@ -158,8 +159,9 @@ class Server {
     }
     if (!options_.api_key.empty() && in.path() != "/health" && !has_key(in, options_.api_key)) {
       refuse(401, "invalid_api_key", "expected an API key, found none or a wrong one");
-      out.headers.emplace_back("WWW-Authenticate",
-                               in.path() == "/" ? "Basic realm=\"sparkling\"" : "Bearer");
+      out.headers.emplace_back("WWW-Authenticate", "Bearer");
+      // The page asks for the key itself. It holds nothing that the key protects.
+      if (in.path() == "/" && (in.method() == "GET" || in.method() == "HEAD")) write_page(out);
       return true;
     }
     const Route* route = nullptr;
@@ -239,18 +241,15 @@ class Server {
 
   void own(const std::string& path, HttpReply& out) {
     if (path == "/") {
-      out.type = "text/html; charset=utf-8";
-      out.body = page();
-      out.headers.emplace_back("Content-Security-Policy",
-                               "default-src 'none'; script-src 'unsafe-inline'; style-src "
-                               "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri "
-                               "'none'; form-action 'none'; frame-ancestors 'none'");
-      out.headers.emplace_back("X-Content-Type-Options", "nosniff");
+      write_page(out);
     } else if (path == "/metrics") {
       out.type = "text/plain; version=0.0.4; charset=utf-8";
       out.body = metrics_.text(jobs_.waiting(), jobs_.busy(), http_.connections());
     } else if (path == "/health") {
       health(out);
+    } else if (path == "/roof") {
+      check_ready();
+      out.body = roof_json(service_);
     } else {
       check_ready();
       JsonWriter live;
