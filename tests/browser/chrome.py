@@ -4,10 +4,12 @@ import os
 import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from server_support import Server
 
+PATIENCE = 90000  # ms: how long a busy machine may take for anything; nothing here is timed
+expect.set_options(timeout=PATIENCE)
 SLOW = ("--backend", "reference", "--draft", "0")  # some tens of tokens per second: an answer can be watched
 
 
@@ -45,7 +47,7 @@ def visit(chromium):
     def go(server, width=1440, height=900, settings=None, **options):
         context = chromium.new_context(viewport={"width": width, "height": height}, **options)
         page = context.new_page()
-        page.set_default_timeout(30000)
+        page.set_default_timeout(PATIENCE)
         page.errors, page.expected = [], []
         page.on("console", lambda message: page.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: page.errors.append(str(error)))

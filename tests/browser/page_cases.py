@@ -203,7 +203,7 @@ def test_server_gone_and_back(visit):
         send(page, "What is 2 + 3?")
         expect(page.locator(LAST + " .note.bad")).to_contain_text("No connection to the server")
         with Server("--port", server.port):
-            expect(page.locator("#banner")).to_be_hidden(timeout=20000)
+            expect(page.locator("#banner")).to_be_hidden()
             expect(page.locator("#toast")).to_contain_text("back")
             page.click(LAST + " .note button")
             page.wait_for_selector(DONE)
@@ -449,7 +449,7 @@ def test_the_panel_shows_the_figures_of_the_answer(quick, visit):
 def test_a_running_answer_shows_its_speed(slow, visit):
     page = visit(slow)
     send(page, "Tell me a story.", wait=False)
-    expect(page.locator("#speed-of")).to_have_text("now", timeout=30000)
+    expect(page.locator("#speed-of")).to_have_text("now")
     page.keyboard.press("Escape")
     page.wait_for_selector(DONE)
 
