@@ -423,7 +423,9 @@ TEST(LoadModel, FillsEveryWeightInItsPlace) {
     const TensorSet set = bind_tensors(c, *source);
     const auto backend = make_reference_backend({});
     backend->prepare(c.shape);
-    const Model m = load_model(c, set, *backend);
+    LoadProgress progress;
+    const Model m = load_model(c, set, *backend, {}, &progress);
+    EXPECT_EQ(progress.done, model_sizes(c, set).weight_bytes);
     ASSERT_EQ(m.layers.size(), 6u);
     for_each_expected(c, true, [&](const Expected& x) {
       Slot slot;

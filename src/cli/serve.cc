@@ -98,14 +98,17 @@ server::ServerOptions server_options(const Options& options) {
 int verb_serve(const Options& options) {
   if (!options.model.synthetic.empty())
     fail_usage("serve needs a tokenizer, which --synthetic does not have; give a MODEL folder");
-  const server::ServerOptions server = server_options(options);
+  LoadProgress progress;
+  server::ServerOptions server = server_options(options);
+  server.progress = &progress;
   server::check_exposure(server, options.serve.no_api_key);
   install_stop_signals();
-  const auto load = [&options] {
+  const auto load = [&options, &progress] {
     OpenedModel model = open_model(options.model);
     std::optional<Tokenizer> tokenizer = load_tokenizer(model);
     if (!tokenizer) fail_input(model.name, " has no tokenizer.json, which `serve` needs");
     EngineOptions engine = engine_options(options.model);
+    engine.progress = &progress;
     engine.slice_seconds = 0.2;  // a client that leaves is noticed between two slices
     return start_engine(model, options.model, engine, std::move(tokenizer));
   };

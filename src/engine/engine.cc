@@ -78,13 +78,15 @@ struct Engine::Impl {
     options.chunk = std::min(options.chunk, options.context ? options.context : config.context);
     memory = plan_memory(config, tensors, options, backend->real_bytes());
     sizes = model_sizes(config, tensors);
+    if (options.progress != nullptr) options.progress->total = sizes.weight_bytes;
     notes = config.warnings;
     notes.insert(notes.end(), tensors.notes.begin(), tensors.notes.end());
     if (memory.context < (options.context ? options.context : config.context))
       notes.push_back(cat("context cut to ", memory.context, " tokens by the memory limit"));
     backend->prepare(config.shape);
     const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
-    model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads});
+    model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads},
+                       options.progress);
     model.plan = backend->plan();
     session =
         std::make_unique<Session>(model, *backend, memory.context,

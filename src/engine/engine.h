@@ -39,6 +39,7 @@ struct EngineOptions {
   std::vector<int32_t> draft_head;   // ids of the draft head's rows; empty: the target's head
   bool prove = true;                 // known-answer tests at start (proof.h)
   std::vector<Requirement> require;  // what a probe step must show (require.h)
+  LoadProgress* progress = nullptr;  // told how loading goes; outlives the construction
   double slice_seconds =
       0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
 };

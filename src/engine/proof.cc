@@ -84,7 +84,7 @@ class Prover {
     if (moe_layers_.size() > 2) moe_layers_ = {moe_layers_.front(), moe_layers_.back()};
     expert_ = config_.shape.experts / 2;
     // Of the experts only the one that is asked for; the embedding rows come one by one.
-    part_ = load_model(config_, s.tensors, *truth_, {}, [&](const BoundTensor& t) {
+    part_ = load_model(config_, s.tensors, *truth_, {}, nullptr, [&](const BoundTensor& t) {
       if (t.expert >= 0 && t.expert != expert_) return false;
       if (t.layer == config_.layers) return true;
       return std::count(moe_layers_.begin(), moe_layers_.end(), t.layer) > 0 &&

@@ -71,7 +71,8 @@ void load_heads(const HostTensor& stored, const HeadOptions& heads, Backend& bac
 }  // namespace
 
 Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
-                 const HeadOptions& heads, const std::function<bool(const BoundTensor&)>& wanted) {
+                 const HeadOptions& heads, LoadProgress* progress,
+                 const std::function<bool(const BoundTensor&)>& wanted) {
   Model model;
   model.config = config;
   model.notes = tensors.notes;
@@ -93,6 +94,7 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
     const HostTensor& t = bound.tensor;
     if (wanted && !wanted(bound)) return;
     SPK_CHECK(t.rows == x.rows && t.cols == x.cols);
+    if (progress != nullptr) progress->done += t.bytes();
     if (!codes_are_numbers(t)) {
       complaints.add(printable(t.name), ": expected numbers, found NaN or infinity among the ",
                      format_name(t.format), " codes");

@@ -10,6 +10,8 @@
 #include "formats/checkpoint.h"
 #include "model/config.h"
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -97,9 +99,13 @@ struct HeadOptions {
       {};           // ids of the draft head's rows; empty: drafts use the head itself
   int threads = 1;  // for quantising
 };
+// How far loading has come, for other threads to look at.
+struct LoadProgress {
+  std::atomic<int64_t> done{0}, total{0};  // bytes of weights; total 0: not known yet
+};
 // `wanted`: only the tensors for which it is true; null: all.
 Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& backend,
-                 const HeadOptions& heads = {},
+                 const HeadOptions& heads = {}, LoadProgress* progress = nullptr,
                  const std::function<bool(const BoundTensor&)>& wanted = nullptr);
 
 // ---- sizes, for inspect, the memory plan and bench ----

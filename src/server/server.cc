@@ -6,6 +6,7 @@
 #include "server/page.h"
 #include "server/routes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -234,9 +235,19 @@ class Server {
   void check_ready() const {
     if (draining_.load()) throw ApiError(503, "shutting_down", "", "the server is shutting down");
     if (jobs_.state() == Jobs::State::kReady) return;
-    ApiError loading(503, "loading", "", "the model is being loaded");
+    ApiError loading(503, "loading", "",
+                     cat("the model is being loaded, ", static_cast<int>(100 * loaded_share()),
+                         " percent are there"));
     loading.retry_seconds = 1;
     throw loading;
+  }
+
+  // Of the bytes of the weights; the rest of a start (caches, a first step) is short.
+  double loaded_share() const {
+    const LoadProgress* progress = options_.progress;
+    if (progress == nullptr || progress->total == 0) return 0;
+    return std::min(1.0,
+                    static_cast<double>(progress->done) / static_cast<double>(progress->total));
   }
 
   void own(const std::string& path, HttpReply& out) {
@@ -267,7 +278,10 @@ class Server {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     JsonWriter w;
     w.object().field("status", ready ? "ok" : draining_.load() ? "stopping" : "loading");
-    if (!ready && !draining_.load()) w.field("loading_seconds", seconds);
+    if (!ready && !draining_.load()) {
+      w.field("progress", loaded_share());
+      w.field("loading_seconds", seconds);
+    }
     if (ready) {
       w.field("waiting", static_cast<int64_t>(jobs_.waiting()));
       w.field("running", jobs_.busy() ? 1 : 0);

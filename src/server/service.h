@@ -33,7 +33,8 @@ struct ServerOptions {
   SamplerParams sampling;  // defaults; seed is drawn per request
   bool thinking = true;
   int64_t thinking_budget = -1;
-  int64_t started = 0;  // seconds since 1970, `created` of the model
+  const LoadProgress* progress = nullptr;  // of the model that is being loaded
+  int64_t started = 0;                     // seconds since 1970, `created` of the model
 };
 
 struct Service {
