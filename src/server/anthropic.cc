@@ -132,13 +132,8 @@ ChatInput read_chat_input(const JsonValue& body, const ServerOptions& options) {
 Call read_messages(Service& service, std::string_view text) {
   const JsonDocument document(text);
   const JsonValue body = document.root();
-  body.string_or("model", "");
-  Call call;
-  call.endpoint = "messages";
-  call.stream = body.boolean_or("stream", false);
+  Call call = begin_call(body, service.options, "messages", true);
   JobRequest& job = call.job;
-  read_sampling(body, service.options, job);
-  if (job.choices > 1) unsupported("n", "this API has one answer per request");
   job.max_tokens = body.need("max_tokens").integer(1, int64_t{1} << 31);
   if (const auto stop = body.find("stop_sequences")) job.stop = read_stop(*stop);
   ChatInput chat = read_chat_input(body, service.options);

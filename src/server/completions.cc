@@ -1,7 +1,7 @@
 // OpenAI's text completions. The prompt is plain text: what looks like a control token stays text,
 // unless the request says "special": true. A list of token ids is taken as it is.
 #include "base/log.h"
-#include "server/fields.h"
+#include "server/openai_messages.h"
 #include "server/openai_text.h"
 #include "server/routes.h"
 
@@ -17,7 +17,7 @@ class TextWriter : public AnswerWriter {
 
   std::string whole(const Answer& answer) override {
     JsonWriter w;
-    head(w, answer);
+    write_head(w, answer, "text_completion");
     w.key("choices").array();
     int index = 0;
     for (const ChoiceText& choice : answer.choices) {
@@ -26,9 +26,8 @@ class TextWriter : public AnswerWriter {
       logprobs_ ? scores(w, choice.scores, offset) : static_cast<void>(w.null());
       w.field("finish_reason", finish_name(choice.result.finish)).end();
     }
-    w.end().key("usage");
-    write_usage(w, answer);
-    w.key("timings").raw(timings_json(answer));
+    w.end();
+    write_account(w, answer);
     return w.end().take();
   }
 
@@ -47,15 +46,7 @@ class TextWriter : public AnswerWriter {
   }
 
   void close(const Answer& answer, std::string& out) override {
-    if (usage_) {
-      JsonWriter w;
-      head(w, answer);
-      w.key("choices").array().end().key("usage");
-      write_usage(w, answer);
-      w.key("timings").raw(timings_json(answer));
-      add_event(out, w.end().take());
-    }
-    add_event(out, "[DONE]");
+    close_stream(answer, "text_completion", usage_, out);
   }
 
   void failed(const Answer&, const ApiError& error, std::string& out) override {
@@ -63,12 +54,6 @@ class TextWriter : public AnswerWriter {
   }
 
  private:
-  static void head(JsonWriter& w, const Answer& answer) {
-    w.object().field("id", answer.id).field("object", "text_completion");
-    w.field("created", answer.created).field("model", answer.model);
-    w.field("system_fingerprint", answer.build);
-  }
-
   void scores(JsonWriter& w, const std::vector<TokenScore>& list, size_t& offset) const {
     w.object().key("tokens").array();
     for (const TokenScore& score : list) w.string(score.text);
@@ -92,7 +77,7 @@ class TextWriter : public AnswerWriter {
   void chunk(const Answer& answer, int choice, std::string_view text,
              const std::vector<TokenScore>* list, std::string_view finish, std::string& out) {
     JsonWriter w;
-    head(w, answer);
+    write_head(w, answer, "text_completion");
     w.key("choices").array().object().field("index", choice).field("text", text).key("logprobs");
     if (logprobs_ && list != nullptr)
       scores(w, *list, offsets_[static_cast<size_t>(choice)]);
@@ -136,34 +121,14 @@ std::vector<int32_t> read_prompt(const JsonValue& prompt, const JsonValue& body,
 Call read_completion(Service& service, std::string_view text) {
   const JsonDocument document(text);
   const JsonValue body = document.root();
-  refuse_fields(body, {{"suffix", "\"\""},
-                       {"best_of", "1"},
-                       {"response_format", "{\"type\":\"text\"}"},
-                       {"structured_outputs", ""},
-                       {"guided_json", ""},
-                       {"guided_regex", ""},
-                       {"guided_choice", ""},
-                       {"guided_grammar", ""},
-                       {"grammar", ""},
-                       {"json_schema", ""},
-                       {"prompt_logprobs", ""}});
-  body.string_or("model", "");
-  Call call;
-  call.endpoint = "completions";
-  call.stream = body.boolean_or("stream", false);
   bool usage = false;
-  if (const auto options = body.find("stream_options")) {
-    usage = options->boolean_or("include_usage", false);
-    if (!call.stream) bad_field("stream_options", "expected stream: true beside it");
-  }
+  Call call = read_openai_call(body, service.options, "completions", {{"suffix", "\"\""}}, usage);
   JobRequest& job = call.job;
-  read_sampling(body, service.options, job);
   const auto logprobs = body.find("logprobs");
   if (logprobs) job.top_logprobs = static_cast<int>(logprobs->integer(0, 20));
   // The other API has always had 16 here; a client that relies on it gets it, the field is never
   // silently endless.
   job.max_tokens = body.integer_or("max_tokens", 1, int64_t{1} << 31, 16);
-  job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
   job.id = call.answer.id = new_id("cmpl-");
   job.prompt = read_prompt(body.need("prompt"), body, service);
   if (job.prompt.empty()) body.need("prompt").expected("at least one token");

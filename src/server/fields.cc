@@ -136,6 +136,17 @@ void read_sampling(const JsonValue& body, const ServerOptions& options, JobReque
   if (const auto stop = body.find("stop")) job.stop = read_stop(*stop);
 }
 
+Call begin_call(const JsonValue& body, const ServerOptions& options, const char* endpoint,
+                bool one_answer) {
+  body.string_or("model", "");
+  Call call;
+  call.endpoint = endpoint;
+  call.stream = body.boolean_or("stream", false);
+  read_sampling(body, options, call.job);
+  if (one_answer && call.job.choices > 1) unsupported("n", "this API has one answer per request");
+  return call;
+}
+
 void refuse_fields(const JsonValue& body, std::initializer_list<Refused> fields) {
   for (const Refused& refused : fields) {
     const auto value = body.find(refused.field);
@@ -234,6 +245,18 @@ std::string read_arguments(const JsonValue& text) {
     throw ApiError(400, "invalid_value", text.path(), error.what());
   }
   return json;
+}
+
+void read_tool_choice(const JsonValue& body, ChatInput& chat) {
+  if (const auto choice = body.find("tool_choice")) {
+    const std::string name = choice->is_string() ? choice->string() : "";
+    if (name == "none")
+      chat.may_call = false;
+    else if (name != "auto")
+      unsupported("tool_choice", "expected auto or none, found ", choice->shown(),
+                  ": calls cannot be forced in this version");
+  }
+  chat.one_call = !body.boolean_or("parallel_tool_calls", true);
 }
 
 std::vector<Segment> render(Service& service, ChatInput& chat) {

@@ -31,6 +31,10 @@ Thinking read_thinking(const JsonValue& body, const std::optional<JsonValue>& ef
 void read_sampling(const JsonValue& body, const ServerOptions& options, JobRequest& job);
 std::vector<std::string> read_stop(const JsonValue& field);
 
+// What every API has: model, stream and sampling. `one_answer`: n may only be 1.
+Call begin_call(const JsonValue& body, const ServerOptions& options, const char* endpoint,
+                bool one_answer);
+
 // Fields whose absence nobody would notice are ignored; these would be missed. Each is an ApiError
 // when it is there (and not null, false, an empty list or the given harmless value).
 struct Refused {
@@ -59,6 +63,8 @@ struct ChatInput {
   Thinking thinking;
   std::string field = "messages";  // named when the prompt is too long
 };
+// tool_choice and parallel_tool_calls of OpenAI's APIs.
+void read_tool_choice(const JsonValue& body, ChatInput& chat);
 // Segments of the prompt, with remembered turns put back.
 std::vector<Segment> render(Service& service, ChatInput& chat);
 // Prompt and parser of a chat.

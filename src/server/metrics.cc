@@ -16,8 +16,11 @@ using prometheus::BuildHistogram;
 using prometheus::Histogram;
 
 struct Metrics::Impl {
+  prometheus::Family<prometheus::Counter>& counters(const char* name, const char* help) {
+    return BuildCounter().Name(name).Help(help).Register(registry);
+  }
   prometheus::Counter& counter(const char* name, const char* help) {
-    return BuildCounter().Name(name).Help(help).Register(registry).Add({});
+    return counters(name, help).Add({});
   }
   prometheus::Gauge& gauge(const char* name, const char* help) {
     return BuildGauge().Name(name).Help(help).Register(registry).Add({});
@@ -29,10 +32,7 @@ struct Metrics::Impl {
 
   prometheus::Registry registry;
   prometheus::Family<prometheus::Counter>& requests =
-      BuildCounter()
-          .Name("sparkling_requests_total")
-          .Help("Requests by endpoint and HTTP status")
-          .Register(registry);
+      counters("sparkling_requests_total", "Requests by endpoint and HTTP status");
   prometheus::Counter& prompt = counter("sparkling_prompt_tokens_total", "Tokens of prompts");
   prometheus::Counter& cached =
       counter("sparkling_cached_tokens_total", "Prompt tokens taken from the live session");
@@ -54,14 +54,10 @@ struct Metrics::Impl {
   prometheus::Counter& cycles = counter("sparkling_cycles_total", "Decode cycles");
   prometheus::Counter& gone =
       counter("sparkling_clients_gone_total", "Answers whose client went away");
-  prometheus::Family<prometheus::Counter>& drafted = BuildCounter()
-                                                         .Name("sparkling_drafted_tokens_total")
-                                                         .Help("Drafts by position")
-                                                         .Register(registry);
-  prometheus::Family<prometheus::Counter>& accepted = BuildCounter()
-                                                          .Name("sparkling_accepted_tokens_total")
-                                                          .Help("Accepted drafts by position")
-                                                          .Register(registry);
+  prometheus::Family<prometheus::Counter>& drafted =
+      counters("sparkling_drafted_tokens_total", "Drafts by position");
+  prometheus::Family<prometheus::Counter>& accepted =
+      counters("sparkling_accepted_tokens_total", "Accepted drafts by position");
   prometheus::Gauge& waiting = gauge("sparkling_queue_waiting", "Requests that wait");
   prometheus::Gauge& running = gauge("sparkling_running", "Requests being served");
   prometheus::Gauge& connections = gauge("sparkling_connections", "Open connections");

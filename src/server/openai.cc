@@ -14,7 +14,7 @@ class ChatWriter : public AnswerWriter {
 
   std::string whole(const Answer& answer) override {
     JsonWriter w;
-    head(w, answer, "chat.completion");
+    write_head(w, answer, "chat.completion");
     w.key("choices").array();
     int index = 0;
     for (const ChoiceText& choice : answer.choices) {
@@ -36,9 +36,8 @@ class ChatWriter : public AnswerWriter {
       logprobs_ ? write_logprobs(w, tokenizer_, choice.scores) : static_cast<void>(w.null());
       w.field("finish_reason", finish_name(choice.result.finish)).end();
     }
-    w.end().key("usage");
-    write_usage(w, answer);
-    w.key("timings").raw(timings_json(answer));
+    w.end();
+    write_account(w, answer);
     return w.end().take();
   }
 
@@ -76,15 +75,7 @@ class ChatWriter : public AnswerWriter {
   }
 
   void close(const Answer& answer, std::string& out) override {
-    if (usage_) {
-      JsonWriter w;
-      head(w, answer, "chat.completion.chunk");
-      w.key("choices").array().end().key("usage");
-      write_usage(w, answer);
-      w.key("timings").raw(timings_json(answer));
-      add_event(out, w.end().take());
-    }
-    add_event(out, "[DONE]");
+    close_stream(answer, "chat.completion.chunk", usage_, out);
   }
 
   void failed(const Answer&, const ApiError& error, std::string& out) override {
@@ -94,11 +85,6 @@ class ChatWriter : public AnswerWriter {
  private:
   static const ChoiceResult& event_result(const Answer& answer, const JobEvent& event) {
     return answer.choices[static_cast<size_t>(event.choice)].result;
-  }
-
-  static void head(JsonWriter& w, const Answer& answer, std::string_view object) {
-    w.object().field("id", answer.id).field("object", object).field("created", answer.created);
-    w.field("model", answer.model).field("system_fingerprint", answer.build);
   }
 
   static void tool_delta(JsonWriter& w, const Answer& answer, const JobEvent& event) {
@@ -115,7 +101,7 @@ class ChatWriter : public AnswerWriter {
   template <typename Fill>
   void chunk(const Answer& answer, int choice, std::string& out, Fill fill) {
     JsonWriter w;
-    head(w, answer, "chat.completion.chunk");
+    write_head(w, answer, "chat.completion.chunk");
     w.key("choices").array().object().field("index", choice);
     fill(w);
     w.key("finish_reason");
@@ -141,33 +127,16 @@ class ChatWriter : public AnswerWriter {
 Call read_chat(Service& service, std::string_view text) {
   const JsonDocument document(text);
   const JsonValue body = document.root();
-  refuse_fields(body, {{"functions", ""},
-                       {"function_call", "\"none\""},
-                       {"audio", ""},
-                       {"modalities", "[\"text\"]"},
-                       {"web_search_options", ""},
-                       {"response_format", "{\"type\":\"text\"}"},
-                       {"structured_outputs", ""},
-                       {"guided_json", ""},
-                       {"guided_regex", ""},
-                       {"guided_choice", ""},
-                       {"guided_grammar", ""},
-                       {"grammar", ""},
-                       {"json_schema", ""},
-                       {"best_of", "1"},
-                       {"prompt_logprobs", ""},
-                       {"echo", ""}});
-  body.string_or("model", "");
-  Call call;
-  call.endpoint = "chat";
-  call.stream = body.boolean_or("stream", false);
   bool usage = false;
-  if (const auto options = body.find("stream_options")) {
-    usage = options->boolean_or("include_usage", false);
-    if (!call.stream) bad_field("stream_options", "expected stream: true beside it");
-  }
+  Call call = read_openai_call(body, service.options, "chat",
+                               {{"functions", ""},
+                                {"function_call", "\"none\""},
+                                {"audio", ""},
+                                {"modalities", "[\"text\"]"},
+                                {"web_search_options", ""},
+                                {"echo", ""}},
+                               usage);
   JobRequest& job = call.job;
-  read_sampling(body, service.options, job);
   const bool logprobs = body.boolean_or("logprobs", false);
   const auto top = body.find("top_logprobs");
   if (top && !logprobs && top->integer(0, 20) > 0)
@@ -177,7 +146,6 @@ Call read_chat(Service& service, std::string_view text) {
   for (const char* name : {"max_tokens", "max_completion_tokens"})
     job.max_tokens = body.integer_or(name, 1, kMost, job.max_tokens);
   ChatInput chat = read_openai_chat(body, service.options);
-  job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
   job.id = call.answer.id = new_id("chatcmpl-");
   prepare_chat(service, std::move(chat), call);
   call.writer = std::make_unique<ChatWriter>(service.tokenizer(), usage, logprobs,

@@ -53,6 +53,29 @@ Message read_message(const JsonValue& item) {
 
 }  // namespace
 
+Call read_openai_call(const JsonValue& body, const ServerOptions& options, const char* endpoint,
+                      std::initializer_list<Refused> refused, bool& usage) {
+  refuse_fields(body, {{"response_format", "{\"type\":\"text\"}"},
+                       {"structured_outputs", ""},
+                       {"guided_json", ""},
+                       {"guided_regex", ""},
+                       {"guided_choice", ""},
+                       {"guided_grammar", ""},
+                       {"grammar", ""},
+                       {"json_schema", ""},
+                       {"best_of", "1"},
+                       {"prompt_logprobs", ""}});
+  refuse_fields(body, refused);
+  Call call = begin_call(body, options, endpoint, false);
+  usage = false;
+  if (const auto stream_options = body.find("stream_options")) {
+    usage = stream_options->boolean_or("include_usage", false);
+    if (!call.stream) bad_field("stream_options", "expected stream: true beside it");
+  }
+  call.job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
+  return call;
+}
+
 ChatInput read_openai_chat(const JsonValue& body, const ServerOptions& options) {
   ChatInput chat;
   const JsonValue messages = body.need("messages");
@@ -61,15 +84,7 @@ ChatInput read_openai_chat(const JsonValue& body, const ServerOptions& options) 
   if (const auto tools = body.find("tools")) {
     for (const JsonValue& tool : tools->elements()) chat.tools.push_back(read_chat_tool(tool));
   }
-  if (const auto choice = body.find("tool_choice")) {
-    const std::string name = choice->is_string() ? choice->string() : "";
-    if (name == "none")
-      chat.may_call = false;
-    else if (name != "auto")
-      unsupported("tool_choice", "expected auto or none, found ", choice->shown(),
-                  ": calls cannot be forced in this version");
-  }
-  chat.one_call = !body.boolean_or("parallel_tool_calls", true);
+  read_tool_choice(body, chat);
   chat.thinking = read_thinking(body, body.find("reasoning_effort"),
                                 {options.thinking, options.thinking_budget});
   return chat;

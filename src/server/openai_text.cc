@@ -37,6 +37,28 @@ void write_usage(JsonWriter& w, const Answer& answer) {
       .end();
 }
 
+void write_head(JsonWriter& w, const Answer& answer, std::string_view object) {
+  w.object().field("id", answer.id).field("object", object).field("created", answer.created);
+  w.field("model", answer.model).field("system_fingerprint", answer.build);
+}
+
+void write_account(JsonWriter& w, const Answer& answer) {
+  w.key("usage");
+  write_usage(w, answer);
+  w.key("timings").raw(timings_json(answer));
+}
+
+void close_stream(const Answer& answer, std::string_view object, bool usage, std::string& out) {
+  if (usage) {
+    JsonWriter w;
+    write_head(w, answer, object);
+    w.key("choices").array().end();
+    write_account(w, answer);
+    add_event(out, w.end().take());
+  }
+  add_event(out, "[DONE]");
+}
+
 namespace {
 
 void write_token(JsonWriter& w, std::string_view text, double logprob) {

@@ -9,6 +9,12 @@
 
 namespace spk::server {
 
+// The fields that open each of OpenAI's answers and chunks: id, object, created, model, build.
+void write_head(JsonWriter& w, const Answer& answer, std::string_view object);
+// "usage" and "timings", which close them.
+void write_account(JsonWriter& w, const Answer& answer);
+// The end of a stream: with `usage` a chunk that has the account and no choices, then [DONE].
+void close_stream(const Answer& answer, std::string_view object, bool usage, std::string& out);
 void write_usage(JsonWriter& w, const Answer& answer);
 // {"content": [{token, logprob, bytes, top_logprobs}]}
 void write_logprobs(JsonWriter& w, const Tokenizer& tokenizer,

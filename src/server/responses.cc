@@ -95,13 +95,8 @@ Call read_responses(Service& service, std::string_view text) {
   refuse_fields(body, {{"conversation", ""}, {"background", ""}, {"prompt", ""}});
   if (const auto format = body.find("text"))
     refuse_fields(*format, {{"format", "{\"type\":\"text\"}"}});
-  body.string_or("model", "");
-  Call call;
-  call.endpoint = "responses";
-  call.stream = body.boolean_or("stream", false);
+  Call call = begin_call(body, service.options, "responses", true);
   JobRequest& job = call.job;
-  read_sampling(body, service.options, job);
-  if (job.choices > 1) unsupported("n", "this API has one answer per request");
   job.max_tokens = body.integer_or("max_output_tokens", 1, int64_t{1} << 31, 0);
 
   ChatInput chat;
@@ -117,15 +112,7 @@ Call read_responses(Service& service, std::string_view text) {
   chat.messages = std::move(turns.messages);
   if (chat.messages.empty()) input.expected("at least one item");
   if (const auto tools = body.find("tools")) chat.tools = read_tools(*tools);
-  if (const auto choice = body.find("tool_choice")) {
-    const std::string name = choice->is_string() ? choice->string() : "";
-    if (name == "none")
-      chat.may_call = false;
-    else if (name != "auto")
-      unsupported("tool_choice", "expected auto or none, found ", choice->shown(),
-                  ": calls cannot be forced in this version");
-  }
-  chat.one_call = !body.boolean_or("parallel_tool_calls", true);
+  read_tool_choice(body, chat);
   std::optional<JsonValue> effort;
   if (const auto reasoning = body.find("reasoning")) effort = reasoning->find("effort");
   chat.thinking =
