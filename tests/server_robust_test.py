@@ -1,8 +1,10 @@
 """What a server meets in the field: clients that leave, stall, flood or lie, and being told to stop."""
 
+import contextlib
 import http.client
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -505,7 +507,7 @@ def test_loading_is_said(tmp_path):
     port = free_port()
     server = Server("--port", port, wait=False, model=folder)
     server.port = port
-    states = []
+    states, shares = [], []
     with server:
         while not states or states[-1] != 200:
             try:
@@ -516,13 +518,16 @@ def test_loading_is_said(tmp_path):
             states.append(status)
             if status == 503:
                 assert answer["status"] == "loading" and answer["loading_seconds"] >= 0
+                shares.append(answer["progress"])
                 status, headers, answer = server.post("/v1/chat/completions", {"messages": user("x")})
                 if status == 503:
                     assert headers["Retry-After"] and answer["error"]["code"] == "loading"
+                    assert re.search(r"\d+ percent", answer["error"]["message"])
                 else:
                     states.append(200)
         server.wait_ready()
     assert states[0] == 503 and set(states) == {200, 503}
+    assert shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
 
 
 def free_port():
@@ -576,6 +581,25 @@ def test_stopping_has_a_limit_and_a_second_signal_ends_at_once():
         start = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(5) == 130 and time.monotonic() - start < 1
+
+
+def test_a_killed_server_leaves_nothing_behind(tmp_path):
+    """SIGKILL in the middle of an answer: no file anywhere that it may write to, the client sees the end, the port is free at once."""
+    for name in ("home", "tmp", "cache"):
+        (tmp_path / name).mkdir()
+    env = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with Server(env=env) as server:
+        port = server.port
+        sock = server.open_stream("/v1/chat/completions", {"messages": user("x"), "ignore_eos": True, "max_tokens": 60000})
+        assert sock.recv(1)
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+        with contextlib.suppress(ConnectionResetError):
+            while sock.recv(1 << 16):
+                pass
+        sock.close()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    with Server("--port", port, env=env) as again:
+        assert again.port == port and again.chat(max_tokens=1)
 
 
 def test_drafts_and_thinking_limits_do_not_change_texts_of_others(server):
