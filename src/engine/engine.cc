@@ -87,6 +87,8 @@ struct Engine::Impl {
     const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
     model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads},
                        options.progress);
+    // A pass reads what the head has become, not what is stored.
+    sizes.component_token_bytes[static_cast<size_t>(Component::kHead)] = model.head.bytes();
     model.plan = backend->plan();
     session =
         std::make_unique<Session>(model, *backend, memory.context,
