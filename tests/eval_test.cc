@@ -150,10 +150,11 @@ TEST_F(EvalLogTest, OtherOptionsAreRefusedAndNothingIsLost) {
   const auto open = [&](const EvalSettings& settings, const std::vector<std::string>& ids) {
     return message_of([&] { EvalLog(path_, settings, ids); });
   };
-  EXPECT_EQ(open({{"data", "abc"}, {"draft", "0"}}, ids_),
-            path_ +
-                ": its rows were made with other options (draft 3, now 0): expected the same, or "
-                "another --out");
+  EXPECT_EQ(
+      open({{"data", "abc"}, {"draft", "0"}}, ids_),
+      path_ +
+          ": expected rows made with the same options, found others (draft 3, now 0); another "
+          "--out keeps both");
   EXPECT_NE(open({{"data", "abc"}}, ids_).find("(draft 3, now (none))"), std::string::npos);
   EXPECT_NE(open({{"data", "abc"}, {"draft", "3"}, {"new", "1"}}, ids_).find("(new (none), now 1)"),
             std::string::npos);

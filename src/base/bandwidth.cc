@@ -22,8 +22,7 @@ namespace spk {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
-constexpr double kBudget = 0.3;        // seconds of passes
-constexpr int64_t kLeast = 16 * kMiB;  // a pass of 50 us at 300 GB/s, ten times a join of the team
+constexpr double kBudget = 0.3;  // seconds of passes
 constexpr int kMinPasses = 3;
 
 using Clock = std::chrono::steady_clock;
@@ -90,7 +89,7 @@ double measure_read_bandwidth(int threads, int64_t most) try {
   constexpr int64_t kPage = 2 * kMiB;                 // a large page
   const int64_t cold = 4 * last_level_cache_bytes();  // reads of so much find nothing in a cache
   const int64_t bytes = std::min(most, std::max(cold + 8 * kMiB, 64 * kMiB)) / kPage * kPage;
-  if (bytes < kLeast) return 0;
+  if (bytes < kLeastBandwidthBuffer) return 0;  // 50 us a pass at 300 GB/s, ten joins of the team
   const std::unique_ptr<void, decltype(&std::free)> memory(
       std::aligned_alloc(kPage, static_cast<size_t>(bytes)), &std::free);
   if (!memory) return 0;

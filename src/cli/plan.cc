@@ -25,9 +25,8 @@ Device this_device(int threads) {
   d.name = "this machine: " + machine.text();
   d.bandwidth = measure_read_bandwidth(team);
   if (d.bandwidth == 0)
-    fail_resource(
-        "the bandwidth of this machine could not be measured: expected room for a buffer ", "and ",
-        team, " threads");
+    fail_resource("the bandwidth of this machine could not be measured: expected room for ",
+                  show_bytes(static_cast<double>(kLeastBandwidthBuffer)), ", found less");
   d.memory = static_cast<double>(machine.memory_total);
   d.source = cat("read bandwidth of ", team, " threads, measured now");
   return d;

@@ -47,7 +47,8 @@ double number(const Json& json, const char* key, double unit, double high, doubl
 
 Device parse_device(std::string_view text, const std::string& file) {
   const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) fail_input(file, ": expected one JSON object that describes a device");
+  if (!json.is_object())
+    fail_input(file, ": expected one JSON object that describes a device, found something else");
   static constexpr const char* kKeys[] = {"name",    "bandwidth_gb_s", "practical_gb_s",
                                           "tflops",  "memory_gb",      "disk_gb_s",
                                           "reached", "reached_plain",  "reached_prefill"};

@@ -172,8 +172,8 @@ int64_t EvalLog::take_up(const EvalSettings& options, const std::vector<std::str
   if (file.whole_bytes == 0) return 0;
   const std::string other = difference(file.options, options);
   if (!other.empty())
-    fail_input(path_, ": its rows were made with other options (", other,
-               "): expected the same, or another --out");
+    fail_input(path_, ": expected rows made with the same options, found others (", other,
+               "); another --out keeps both");
   rows_ = std::move(file.rows);
   rows_.resize(std::min(rows_.size(), ids.size()));  // fewer may be asked for than are there
   for (size_t i = 0; i < rows_.size(); ++i) {
