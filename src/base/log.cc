@@ -85,7 +85,8 @@ void Progress::update(int64_t done, const std::function<std::string()>& note) {
 
 void Progress::draw(int64_t done, const std::string& note) {
   const int64_t percent = total_ > 0 ? std::clamp<int64_t>(100 * done / total_, 0, 100) : 0;
-  const std::string numbers = std::to_string(done) + " of " + std::to_string(total_) + " " + unit_ + note;
+  const std::string numbers =
+      std::to_string(done) + " of " + std::to_string(total_) + " " + unit_ + note;
   if (!terminal_) {
     log_info(label_ + ": " + numbers);
     return;
