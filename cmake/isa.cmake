@@ -19,6 +19,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     ${SPARKLING_LOOPS}/packed_avx512vnni.cc
     PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mavx512f;-mavx512bw;-mavx512vl;-mavx512vnni;\
 -Wno-uninitialized;-Wno-maybe-uninitialized")
+  set_source_files_properties(
+    ${SPARKLING_LOOPS}/bf16_avx512.cc
+    PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mavx512vbmi;\
+-Wno-uninitialized;-Wno-maybe-uninitialized")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set_source_files_properties(${SPARKLING_LOOPS}/packed_neondot.cc PROPERTIES COMPILE_OPTIONS
                               "-O3;-march=armv8.2-a+dotprod")

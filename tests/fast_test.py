@@ -3,7 +3,9 @@
 With the exact side's routes replayed, because on random weights one flipped expert destroys a position. Bounds per position,
 relative to the norm of its logits. An int8 expert is off by at most 2.2e-2 (tests/cpu_packed_test.cc); through the layers such
 errors add up as squares beside a residual stream that carries most of the signal, so 5e-2 holds the model, 1e-1 the draft layer,
-whose input is that model's hidden row. An FP8 weight is off by at most 2^-4 of itself, 2^-4 / sqrt(3) = 3.6e-2 as a root mean
+whose input is that model's hidden row. Where the processor has BF16 products, single tokens (--chunk 1) round the
+activations of FP8 weights besides, 1.6e-3 a product: on random models that is 5e-2 more of the draft layer, which
+adds up as a square; the model stays within 5e-2. An FP8 weight is off by at most 2^-4 of itself, 2^-4 / sqrt(3) = 3.6e-2 as a root mean
 square at the worst place of a binade, 2.6e-2 on average: 4e-2 for a sum over hundreds of weights.
 """
 
@@ -62,16 +64,16 @@ def case(request, tmp_path_factory):
     return folder, ids, main, mtp, routes
 
 
-def test_packed_experts_stay_near(case):
+@pytest.mark.parametrize("chunk", [256, 1])
+def test_packed_experts_stay_near(case, chunk):
     folder, ids, main, mtp, routes = case
-    got, _ = logits(folder, ids, *PACKED, routes_in=routes)
-    error = relative(got, main)
-    assert error.max() > 1e-5, "nothing was quantised"
-    assert np.quantile(error, 0.99) <= 5e-2
-    got, _ = logits(folder, ids, *PACKED, "--mtp", routes_in=routes)
-    error = relative(got, mtp)
-    print(f"MTP: median {np.median(error):.1e}, 99 % {np.quantile(error, .99):.1e}")
-    assert np.quantile(error, 0.99) <= 1e-1
+    draft_bound = np.hypot(1e-1, 5e-2 if chunk == 1 else 0)
+    for truth, bound, which in ((main, 5e-2, []), (mtp, draft_bound, ["--mtp"])):
+        got, _ = logits(folder, ids, *PACKED, "--chunk", chunk, *which, routes_in=routes)
+        error = relative(got, truth)
+        print(f"chunk {chunk} {which}: median {np.median(error):.1e}, 99 % {np.quantile(error, .99):.1e}")
+        assert error.max() > 1e-5, "nothing was quantised"
+        assert np.quantile(error, 0.99) <= bound
 
 
 def test_an_fp8_head_stays_near(case):
@@ -82,19 +84,9 @@ def test_an_fp8_head_stays_near(case):
     assert error.max() <= 4e-2
 
 
-def test_chunks_and_single_tokens_agree(case):
-    """A prompt's chunk and a decoded token go through the same packed kernels; only float sums are ordered differently."""
-    folder, ids, _, _, routes = case
-    ids, routes = ids[:80], routes[:80]
-    chunked, _ = logits(folder, ids, *PACKED, routes_in=routes)
-    stepwise, _ = logits(folder, ids, *PACKED, "--chunk", 1, routes_in=routes)
-    # An activation that lies on the border of two codes may round either way: 1 / 127 of its group's largest value.
-    assert np.median(relative(chunked, stepwise)) < 1e-2
-
-
 def test_distributions_stay_near():
     """The short form of tools/divergence.py; docs/BENCHMARKS.md has the figure over 10,000 tokens."""
-    kl, same = divergence(chats(1000), ["--precision", "fast"])
+    kl, same = divergence(chats(1000), ["--precision", "fast", "--chunk", 1])
     print(f"mean KL {kl.mean():.2e}, same likeliest token {same.mean():.4f}")
     assert kl.mean() <= 0.01
 

@@ -4,7 +4,8 @@
 
 The text: the held-out questions of tests/data/nano (no training text) with the answers that the model gives in exact precision, one
 chat after another, N tokens (10,000). Prints the mean KL(exact || other) in nats per position, its 99th percentile and the share of
-equal likeliest tokens. Nothing is replayed: routes are each side's own. The other side: --precision fast.
+equal likeliest tokens. Nothing is replayed: routes are each side's own. The other side: --precision fast --chunk 1, so that every
+position is decoded, with the kernels of single tokens.
 """
 
 import argparse
@@ -70,6 +71,6 @@ if __name__ == "__main__":
     parser.add_argument("options", nargs="*", help="of the second run, after --")
     arguments = parser.parse_args()
     text = chats(arguments.tokens, arguments.model)
-    kl, same = divergence(text, arguments.options or ["--precision", "fast"], arguments.model)
+    kl, same = divergence(text, arguments.options or ["--precision", "fast", "--chunk", 1], arguments.model)
     print(f"{len(kl)} tokens: mean KL {kl.mean():.2e} nats, 99th percentile {np.quantile(kl, 0.99):.2e}, "
           f"same likeliest token {100 * same.mean():.2f} %")  # fmt: skip

@@ -155,6 +155,7 @@ struct BackendOptions {
   std::string isa;      // "" : best; "generic", "avx2", "avx512", "neon"
   bool pin = false;     // pin workers to cores
   MoeKernel moe = MoeKernel::kPlain;
+  PrecisionMode precision = PrecisionMode::kExact;
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/types.h"
 
 #include <algorithm>
@@ -50,7 +51,10 @@ LmHead::LmHead(Backend& backend, const HostTensor& stored, HeadFormat format,
   if (made.format == Format::kMxfp4 && made.cols % kGroup != 0)
     fail_input("--lm-head mxfp4: expected a hidden size that is a multiple of ", kGroup, ", found ",
                made.cols);
-  codes_.resize(static_cast<size_t>(code_bytes(made.format, made.rows, made.cols)));
+  const auto codes = static_cast<size_t>(code_bytes(made.format, made.rows, made.cols));
+  codes_.reserve(codes);  // not touched yet
+  prefer_large_pages(codes_.data(), codes);
+  codes_.resize(codes);
   scales_.resize(static_cast<size_t>(scale_count(made.format, made.rows, made.cols) *
                                      scale_bytes(made.scale_type)));
   const auto convert = [&](int64_t first, int64_t last) {

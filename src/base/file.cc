@@ -108,6 +108,13 @@ void MappedFile::drop(const std::byte* data, size_t bytes) const {
   if (contains(data)) drop_file_pages(data, bytes, static_cast<const std::byte*>(data_), size_);
 }
 
+void prefer_large_pages(void* data, size_t bytes) {
+  constexpr uintptr_t kPage = 4096;  // the system wants whole pages
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+}
+
 void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size) {
   // A read fault maps the pages around it too (64 KiB by default), so the range is widened to that;
   // a neighbour that goes with it is found again in the page cache.

@@ -53,9 +53,10 @@ double Timings::bytes_per_token() const {
 double Timings::gigabytes_per_second() const { return bytes_per_token() * decode_tok_s() / 1e9; }
 
 std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
-  if (options.backend == "reference") return make_reference_backend(options.device);
-  if (options.backend == "cpu" || options.backend == "auto")
-    return make_cpu_backend(options.device);
+  BackendOptions device = options.device;
+  device.precision = options.precision;
+  if (options.backend == "reference") return make_reference_backend(device);
+  if (options.backend == "cpu" || options.backend == "auto") return make_cpu_backend(device);
   if (options.backend == "cuda")
     fail_resource(
         "--backend: expected auto, reference or cpu, found cuda, which this version lacks");

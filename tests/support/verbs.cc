@@ -49,10 +49,11 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
-Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe) : shape_(shape) {
+Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe, PrecisionMode precision)
+    : shape_(shape) {
   backends_.push_back(make_reference_backend({}));
   for (const std::string& isa : available_isas())
-    backends_.push_back(make_cpu_backend({threads, 0, isa, false, moe}));
+    backends_.push_back(make_cpu_backend({threads, 0, isa, false, moe, precision}));
   each([&](Backend& b, size_t) { b.prepare(shape); });
 }
 

@@ -24,7 +24,8 @@ class Verbs {
   using Weights = std::vector<Weight>;  // one a back end, as Rows and Ints below
   using Values = std::function<double(int64_t row, int64_t col)>;
 
-  explicit Verbs(const ModelShape& shape, int threads = 2, MoeKernel moe = MoeKernel::kPlain);
+  explicit Verbs(const ModelShape& shape, int threads = 2, MoeKernel moe = MoeKernel::kPlain,
+                 PrecisionMode precision = PrecisionMode::kExact);
 
   size_t size() const { return backends_.size(); }
   Backend& backend(size_t i) { return *backends_[i]; }

@@ -2,6 +2,7 @@
 
 #include "base/bandwidth.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/types.h"
 
 #include <sys/mman.h>
@@ -47,6 +48,7 @@ CpuBackend::CpuBackend(const BackendOptions& options)
     : options_(options),
       kernels_(select_kernels(options.isa)),
       packed_(select_packed(kernels_.isa)),
+      bf16_(options.precision == PrecisionMode::kFast ? select_bf16(kernels_.isa) : nullptr),
       team_(options.threads, options.pin) {}
 
 std::string CpuBackend::description() const {
@@ -138,7 +140,7 @@ uint8_t* CpuBackend::slab_bytes(size_t bytes, std::string_view label) {
   bytes = (bytes + 63) / 64 * 64;
   if (slabs_.empty() || slabs_.back().bytes() - slab_used_ < bytes) {
     slabs_.emplace_back(std::max(kSlab, bytes));
-    madvise(slabs_.back().data(), slabs_.back().bytes(), MADV_HUGEPAGE);  // a wish
+    prefer_large_pages(slabs_.back().data(), slabs_.back().bytes());
     slab_used_ = 0;
   }
   uint8_t* at = static_cast<uint8_t*>(slabs_.back().data()) + slab_used_;

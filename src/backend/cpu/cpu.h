@@ -9,6 +9,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cpu/bf16.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/packed.h"
 #include "base/threads.h"
@@ -44,11 +45,21 @@ class Block {
   size_t bytes_;
 };
 
+// Rows of x in the forms that kernels take.
+struct Inputs {
+  const float* const* x;                     // [n]
+  const uint16_t* const* rounded = nullptr;  // [n] for FP8 weights in precision fast (bf16.h)
+  const QuantRow* quantised = nullptr;       // [n] for packed experts (packed.h)
+  Inputs from(int64_t i) const {
+    return {x + i, rounded ? rounded + i : nullptr, quantised ? quantised + i : nullptr};
+  }
+};
+
 // Rows [first, last) of one matrix times rows of x: what a task multiplies.
 struct Product {
   Matrix w;
-  const float* const* x;  // [n]
-  float* const* y;        // [n]
+  Inputs x;
+  float* const* y;  // [n]
 };
 
 class CpuBackend final : public Backend {
@@ -133,6 +144,10 @@ class CpuBackend final : public Backend {
     int32_t expert;
     int64_t first;  // pairs [first, first + count)
     int64_t count;
+    const Ffn* ffn = nullptr;
+    float limit = 0;
+    bool few = false;      // takes matvec
+    bool rounded = false;  // down takes rounded activations
   };
 
   // ---- cutting work ----
@@ -160,8 +175,15 @@ class CpuBackend final : public Backend {
   void multiply_rows(const Rows& x, std::span<const Weight* const> w, std::span<const Rows> y,
                      bool direct);
   // y[i][at + r - first] = w[r] . x[i]
-  void multiply_block(const Matrix& w, int64_t first, int64_t last, const float* const* x,
-                      int64_t n, float* const* y, int64_t at, bool direct, int worker);
+  void multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
+                      float* const* y, int64_t at, bool direct, int worker);
+  // Whether this matrix takes rounded rows of x, and those rows: `count` of them, one verb at a
+  // time.
+  bool takes_rounded(const Weight& w, bool direct) const {
+    return bf16_ && direct && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
+  }
+  std::span<uint16_t*> rounded_rows(int64_t count, int64_t cols);
+  std::span<uint16_t*> round_rows(std::span<const float* const> x, int64_t cols);
   void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
 
   void kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64_t last, float* work);
@@ -183,15 +205,24 @@ class CpuBackend final : public Backend {
   void finish(const Attention& a, int64_t first_query, int64_t count, const Partial& total) const;
   int64_t attend_floats(int64_t tile) const;
 
+  struct ExpertsRun {
+    bool packed_in = false, packed_out = false;  // some expert wants quantised rows, activations
+    bool rounded = false;                        // some expert wants rounded ones
+    bool few = true;                             // all take matvec
+    int64_t width = 0, rows = 0, work = 0;
+    int64_t pairs = 0, stride = 0;  // gates: y_[pair], ups behind them
+  };
+  ExpertsRun prepare_experts(const Rows& h, const Moe& moe, const Ints& ids);
+  void round_pairs(const Rows& h, const ExpertsRun& run);
+  void expert_in(const ExpertsRun& run, const Routed& r, int64_t first, int64_t last, int worker);
   void gather_pairs(const Rows& h, const Moe& moe, const Ints& ids);
   // Memory for `rows` quantised rows of `cols`, as floats; and those rows in it.
   static int64_t quant_floats(int64_t rows, int64_t cols);
   static void lay_out(float* memory, int64_t cols, std::span<QuantRow> rows);
   void quantise(const float* x, int64_t first, int64_t last, const QuantRow& to) const;
   void quantise_pairs(const Rows& h, float* memory);
-  void multiply_expert(const Weight& w, int64_t first, int64_t last, const float* const* x,
-                       const QuantRow* quantised, int64_t n, float* const* y, int64_t at, bool few,
-                       int worker);
+  void multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
+                       float* const* y, int64_t at, bool few, int worker);
   void choose(float* biased, int32_t* ids);  // groups and top-k over one row of scores
 
   // ---- memory ----
@@ -207,6 +238,7 @@ class CpuBackend final : public Backend {
   BackendOptions options_;
   const Kernels& kernels_;
   const PackedKernels& packed_;
+  const Bf16Kernels* bf16_;  // null: FP8 weights meet floats
   WorkerTeam team_;
   ModelShape shape_;
   Counters counters_;
@@ -218,8 +250,8 @@ class CpuBackend final : public Backend {
   std::vector<Block> floats_;  // small vectors and FP8 scales as floats
   std::vector<Block> slabs_;   // packed experts
   size_t slab_used_ = 0;       // of the last slab
-  std::vector<Block> shared_, workers_;
-  size_t shared_bytes_ = 0, workers_bytes_ = 0;
+  std::vector<Block> shared_, workers_, rounded_;
+  size_t shared_bytes_ = 0, workers_bytes_ = 0, rounded_bytes_ = 0;
   int64_t worker_stride_ = 0;  // floats per worker in workers_
 
   std::vector<float> rope_cos_, rope_sin_;  // [rows, rope / 2]
@@ -228,6 +260,7 @@ class CpuBackend final : public Backend {
   // Row pointers of the verb that runs.
   std::vector<const float*> x_;
   std::vector<float*> y_, out_;
+  std::vector<uint16_t*> rounded_rows_, rounded_pairs_, act_rounded_;
   // experts(): pairs (row, slot) sorted by expert, the shared expert's rows behind them.
   std::vector<Routed> routed_;
   std::vector<int64_t> pair_of_, pair_start_;

@@ -99,98 +99,130 @@ void CpuBackend::quantise_pairs(const Rows& h, float* memory) {
   }
 }
 
-void CpuBackend::multiply_expert(const Weight& w, int64_t first, int64_t last,
-                                 const float* const* x, const QuantRow* quantised, int64_t n,
-                                 float* const* y, int64_t at, bool few, int worker) {
+void CpuBackend::multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x,
+                                 int64_t n, float* const* y, int64_t at, bool few, int worker) {
   if (w.packed) {
-    packed_kernel(packed_, w.cols, w.rows).product(packed_of(w), first, last, quantised, n, y, at);
+    packed_kernel(packed_, w.cols, w.rows)
+        .product(packed_of(w), first, last, x.quantised, n, y, at);
   } else {
     multiply_block(matrix_of(w), first, last, x, n, y, at, few, worker);
+  }
+}
+
+// Counts the call's experts, lays out their activations and brings the rows of h into the forms
+// that some expert wants.
+CpuBackend::ExpertsRun CpuBackend::prepare_experts(const Rows& h, const Moe& moe, const Ints& ids) {
+  ExpertsRun run;
+  gather_pairs(h, moe, ids);
+  const int64_t n = h.rows, top_k = shape_.top_k;
+  const auto used = static_cast<int64_t>(routed_.size());
+  for (Routed& r : routed_) {
+    r.ffn = r.expert < 0 ? &moe.shared : &moe.experts[static_cast<size_t>(r.expert)];
+    r.limit = static_cast<float>(r.expert < 0 ? moe.shared_limit : moe.routed_limit);
+    r.few = r.expert < 0 ? direct(n) : experts_direct(n);
+    const Ffn& f = *r.ffn;
+    const bool in = f.gate.packed || f.up.packed;
+    run.packed_in |= in;
+    run.packed_out |= f.down.packed;
+    r.rounded = takes_rounded(f.down, r.few);
+    run.rounded |= r.rounded || takes_rounded(f.gate, r.few) || takes_rounded(f.up, r.few);
+    run.few &= r.few;
+    ++(in && f.down.packed ? counters_.packed_experts : counters_.plain_experts);
+    run.width = std::max(run.width, f.gate.rows);
+    run.rows += f.gate.rows;
+    run.work += r.count * f.gate.rows * h.cols;
+    count(f.gate);
+    count(f.up);
+    count(f.down);
+  }
+  SPK_CHECK(used > 0);
+  run.pairs = n * (top_k + 1);
+  run.stride = round_up(run.width, kLanes);
+  const auto pairs = static_cast<size_t>(run.pairs);
+  const int64_t floats = 2 * run.pairs * run.stride;
+  const int64_t row_quant = run.packed_in ? quant_floats(n, h.cols) : 0;
+  const int64_t act_quant = run.packed_out ? quant_floats(run.pairs, run.stride) : 0;
+  float* memory = shared_floats(floats + row_quant + act_quant);
+  y_.resize(2 * pairs);
+  for (size_t p = 0; p < 2 * pairs; ++p) y_[p] = memory + static_cast<int64_t>(p) * run.stride;
+  if (run.packed_in) quantise_pairs(h, memory + floats);
+  act_quant_.resize(run.packed_out ? pairs : 0);
+  lay_out(memory + floats + row_quant, run.stride, act_quant_);
+  if (run.rounded) round_pairs(h, run);
+  return run;
+}
+
+// As quantise_pairs, for rounded_pairs_; act_rounded_ gets its memory.
+void CpuBackend::round_pairs(const Rows& h, const ExpertsRun& run) {
+  const int64_t n = h.rows, top_k = shape_.top_k;
+  const auto pairs = static_cast<size_t>(run.pairs);
+  const std::span<uint16_t*> all = rounded_rows(n + run.pairs, std::max(h.cols, run.stride));
+  rounded_pairs_.resize(pairs);
+  act_rounded_.assign(all.begin() + n, all.end());
+  for (int64_t i = 0; i < n; ++i) {
+    bf16_->round(row_of(h, i), h.cols, all[static_cast<size_t>(i)]);
+    for (int64_t k = 0; k < top_k; ++k)
+      rounded_pairs_[static_cast<size_t>(pair_of_[static_cast<size_t>(i * top_k + k)])] =
+          all[static_cast<size_t>(i)];
+    rounded_pairs_[static_cast<size_t>(n * top_k + i)] = all[static_cast<size_t>(i)];
+  }
+}
+
+// Gate, up and activation of columns [first, last) of one expert, for all its rows.
+void CpuBackend::expert_in(const ExpertsRun& run, const Routed& r, int64_t first, int64_t last,
+                           int worker) {
+  const Ffn& f = *r.ffn;
+  const auto at = static_cast<size_t>(r.first);
+  const Inputs in{x_.data() + at, run.rounded ? rounded_pairs_.data() + at : nullptr,
+                  run.packed_in ? pair_quant_.data() + at : nullptr};
+  float* const* gate = y_.data() + at;
+  float* const* up = gate + run.pairs;
+  multiply_expert(f.gate, first, last, in, r.count, gate, first, r.few, worker);
+  multiply_expert(f.up, first, last, in, r.count, up, first, r.few, worker);
+  for (int64_t i = 0; i < r.count; ++i) {
+    kernels_.swiglu(gate[i] + first, up[i] + first, r.limit, last - first);
+    const size_t pair = at + static_cast<size_t>(i);
+    if (f.down.packed) quantise(gate[i], first, last, act_quant_[pair]);
+    if (r.rounded) bf16_->round(gate[i] + first, last - first, act_rounded_[pair] + first);
   }
 }
 
 void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
                          const Rows& o) {
   const int64_t n = h.rows, top_k = shape_.top_k, hidden = shape_.hidden;
-  gather_pairs(h, moe, ids);
-  const auto ffn = [&](const Routed& r) -> const Ffn& {
-    return r.expert < 0 ? moe.shared : moe.experts[static_cast<size_t>(r.expert)];
-  };
-  int64_t width = 0, rows = 0, work = 0;
-  bool packed_in = false, packed_out = false;  // some expert wants quantised rows, activations
-  for (const Routed& r : routed_) {
-    const Ffn& f = ffn(r);
-    const bool in = f.gate.packed || f.up.packed;
-    packed_in |= in;
-    packed_out |= f.down.packed;
-    ++(in && f.down.packed ? counters_.packed_experts : counters_.plain_experts);
-    width = std::max(width, f.gate.rows);
-    rows += f.gate.rows;
-    work += r.count * f.gate.rows * hidden;
-    count(f.gate);
-    count(f.up);
-    count(f.down);
-  }
-  const int64_t pairs = n * (top_k + 1), stride = round_up(width, kLanes);
-  const int64_t row_quant = packed_in ? quant_floats(n, hidden) : 0;
-  const int64_t act_quant = packed_out ? quant_floats(pairs, stride) : 0;
-  float* act = shared_floats(2 * pairs * stride + row_quant + act_quant);
-  y_.resize(static_cast<size_t>(2 * pairs));
-  float** gate_rows = y_.data();
-  float** up_rows = gate_rows + pairs;
-  for (int64_t p = 0; p < pairs; ++p) {
-    gate_rows[p] = act + p * stride;
-    up_rows[p] = act + (pairs + p) * stride;
-  }
-
-  if (packed_in) quantise_pairs(h, act + 2 * pairs * stride);
-  act_quant_.resize(static_cast<size_t>(packed_out ? pairs : 0));
-  lay_out(act + 2 * pairs * stride + row_quant, stride, act_quant_);
-
-  const bool routed_few = experts_direct(n), shared_few = direct(n);
-  // Packed kernels work in tiles, and a task quantises its own activations in whole groups.
-  int64_t block = block_rows(rows, hidden, routed_few && shared_few);
-  if (packed_in || packed_out) block = round_up(block, kGroup);
-  const int64_t blocks = ceil_div(width, block);
-  const auto used = static_cast<int64_t>(routed_.size());
+  const ExpertsRun run = prepare_experts(h, moe, ids);
+  // Packed kernels work in tiles, and a task brings its own activations into whole groups.
+  int64_t block = block_rows(run.rows, hidden, run.few);
+  if (run.packed_in || run.packed_out) block = round_up(block, kGroup);
+  if (run.rounded) block = round_up(block, kBf16Columns);
+  const int64_t blocks = ceil_div(run.width, block);
   // Down: a task takes some hidden columns of every pair, so that it can finish their sums.
   static_assert(kLanes == kTileRows);
   const int64_t fair = round_up(ceil_div(hidden, 4 * team_.size()), kLanes);
   const int64_t columns = std::min<int64_t>(
-      {64, fair, std::max<int64_t>(kLanes, kSumFloats / pairs / kLanes * kLanes)});
-  const int64_t down_floats = columns * stride;  // decoded weights of one block
-  reserve_workers(std::max(block * round_up(hidden, kLanes), down_floats + pairs * columns));
-  out_.resize(static_cast<size_t>(pairs * team_.size()));
+      {64, fair, std::max<int64_t>(kLanes, kSumFloats / run.pairs / kLanes * kLanes)});
+  const int64_t down_floats = columns * run.stride;  // decoded weights of one block
+  reserve_workers(std::max(block * round_up(hidden, kLanes), down_floats + run.pairs * columns));
+  out_.resize(static_cast<size_t>(run.pairs * team_.size()));
 
-  run_tasks(used * blocks, 2 * work, [&](int64_t task, int worker) {
+  const auto used = static_cast<int64_t>(routed_.size());
+  run_tasks(used * blocks, 2 * run.work, [&](int64_t task, int worker) {
     const Routed& r = routed_[static_cast<size_t>(task / blocks)];
-    const Ffn& f = ffn(r);
-    const int64_t first = task % blocks * block, last = std::min(first + block, f.gate.rows);
-    if (first >= last) return;
-    const float* const* x = x_.data() + r.first;
-    const QuantRow* quantised = packed_in ? pair_quant_.data() + r.first : nullptr;
-    float* const* gate = gate_rows + r.first;
-    float* const* up = up_rows + r.first;
-    const bool few = r.expert < 0 ? shared_few : routed_few;
-    multiply_expert(f.gate, first, last, x, quantised, r.count, gate, first, few, worker);
-    multiply_expert(f.up, first, last, x, quantised, r.count, up, first, few, worker);
-    const auto limit = static_cast<float>(r.expert < 0 ? moe.shared_limit : moe.routed_limit);
-    for (int64_t i = 0; i < r.count; ++i) {
-      kernels_.swiglu(gate[i] + first, up[i] + first, limit, last - first);
-      if (f.down.packed)
-        quantise(gate[i], first, last, act_quant_[static_cast<size_t>(r.first + i)]);
-    }
+    const int64_t first = task % blocks * block, last = std::min(first + block, r.ffn->gate.rows);
+    if (first < last) expert_in(run, r, first, last, worker);
   });
 
-  run_tasks(ceil_div(hidden, columns), work, [&](int64_t task, int worker) {
+  run_tasks(ceil_div(hidden, columns), run.work, [&](int64_t task, int worker) {
     const int64_t first = task * columns, last = std::min(first + columns, hidden);
     float* out = worker_floats(worker, 0) + down_floats;
-    float** out_rows = out_.data() + worker * pairs;
-    for (int64_t p = 0; p < pairs; ++p) out_rows[p] = out + p * columns;
-    for (const Routed& r : routed_)
-      multiply_expert(ffn(r).down, first, last, gate_rows + r.first,
-                      packed_out ? act_quant_.data() + r.first : nullptr, r.count,
-                      out_rows + r.first, 0, r.expert < 0 ? shared_few : routed_few, worker);
+    float** out_rows = out_.data() + worker * run.pairs;
+    for (int64_t p = 0; p < run.pairs; ++p) out_rows[p] = out + p * columns;
+    for (const Routed& r : routed_) {
+      const auto at = static_cast<size_t>(r.first);
+      const Inputs in{y_.data() + at, r.rounded ? act_rounded_.data() + at : nullptr,
+                      run.packed_out ? act_quant_.data() + at : nullptr};
+      multiply_expert(r.ffn->down, first, last, in, r.count, out_rows + at, 0, r.few, worker);
+    }
     for (int64_t i = 0; i < n; ++i) {
       float* sum = row_of(o, i) + first;
       const int64_t* slot = pair_of_.data() + i * top_k;

@@ -36,16 +36,38 @@ int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
   return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), step), step, 256);
 }
 
-void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const float* const* x,
+std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols) {
+  const int64_t floats = bf16_size(cols) / 2;
+  float* memory = grow(rounded_, rounded_bytes_, count * floats, "rounded activations");
+  rounded_rows_.resize(static_cast<size_t>(count));
+  for (uint16_t*& row : rounded_rows_) {
+    row = reinterpret_cast<uint16_t*>(memory);
+    memory += floats;
+  }
+  return rounded_rows_;
+}
+
+std::span<uint16_t*> CpuBackend::round_rows(std::span<const float* const> x, int64_t cols) {
+  const std::span<uint16_t*> rounded =
+      rounded_rows(static_cast<int64_t>(x.size()), bf16_size(cols));
+  for (size_t i = 0; i < x.size(); ++i) bf16_->round(x[i], cols, rounded[i]);
+  return rounded;
+}
+
+void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& in,
                                 int64_t n, float* const* y, int64_t at, bool direct, int worker) {
   if (direct) {
-    for (int64_t i = 0; i < n; i += kDirectRows)
-      kernels_.matvec(w, first, last, x + i, std::min<int64_t>(n - i, kDirectRows), y + i, at);
+    const bool rounded = in.rounded && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
+    for (int64_t i = 0; i < n; i += kDirectRows) {
+      const int64_t count = std::min<int64_t>(n - i, kDirectRows);
+      rounded ? bf16_->matvec(w, first, last, in.rounded + i, count, y + i, at)
+              : kernels_.matvec(w, first, last, in.x + i, count, y + i, at);
+    }
     return;
   }
   float* decoded = worker_floats(worker, round_up(last - first, kLanes) * w.cols);
   kernels_.panels(w, first, last, decoded);
-  kernels_.panel_dots(decoded, last - first, w.cols, x, n, y, at);
+  kernels_.panel_dots(decoded, last - first, w.cols, in.x, n, y, at);
 }
 
 void CpuBackend::multiply(std::span<const Product> products, int64_t n, bool direct) {
@@ -78,11 +100,16 @@ void CpuBackend::multiply_rows(const Rows& x, std::span<const Weight* const> w,
   x_.resize(n);
   y_.resize(n * w.size());
   for (size_t i = 0; i < n; ++i) x_[i] = row_of(x, static_cast<int64_t>(i));
+  Inputs in{x_.data()};
+  if (std::any_of(w.begin(), w.end(),
+                  [&](const Weight* each) { return takes_rounded(*each, direct); })) {
+    in.rounded = round_rows(x_, x.cols).data();
+  }
   Product products[kMaxProducts];
   for (size_t j = 0; j < w.size(); ++j) {
     SPK_CHECK(x.cols == w[j]->cols && y[j].cols == w[j]->rows && y[j].rows == x.rows);
     for (size_t i = 0; i < n; ++i) y_[j * n + i] = row_of(y[j], static_cast<int64_t>(i));
-    products[j] = {matrix_of(*w[j]), x_.data(), y_.data() + j * n};
+    products[j] = {matrix_of(*w[j]), in, y_.data() + j * n};
     count(*w[j]);
   }
   multiply({products, w.size()}, x.rows, direct);

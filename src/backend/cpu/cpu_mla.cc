@@ -104,6 +104,8 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
       y_[static_cast<size_t>(h * n + i)] = row_of(o, i) + h * shape_.v_dim;
     }
   const bool few = direct(n);
+  Inputs in{x_.data()};
+  if (takes_rounded(kv_b, few)) in.rounded = round_rows(x_, kv_b.cols).data();
   const int64_t block = std::min(round_up(shape_.v_dim, kLanes),
                                  block_rows(heads * shape_.v_dim, shape_.latent, few));
   const int64_t blocks = ceil_div(shape_.v_dim, block);
@@ -113,7 +115,7 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
               const int64_t h = task / blocks, first = task % blocks * block;
               const int64_t last = std::min(first + block, shape_.v_dim);
               const int64_t row = h * per_head + shape_.nope;
-              multiply_block(w, row + first, row + last, x_.data() + h * n, n, y_.data() + h * n,
+              multiply_block(w, row + first, row + last, in.from(h * n), n, y_.data() + h * n,
                              first, few, worker);
             });
   counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.v_dim / per_head);

@@ -1,5 +1,6 @@
 #include "backend/cpu/packed.h"
 
+#include "backend/cpu/bf16.h"
 #include "base/error.h"
 
 #include <array>
@@ -23,6 +24,9 @@ bool runs_avx512vnni() {
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
+bool runs_avx512bf16() {
+  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
+}
 // Leaf 7.1, EAX bit 4; no compiler of ours knows its name. The registers are AVX2's, whose saving
 // by the system __builtin_cpu_supports has asked for.
 bool runs_avxvnni() {
@@ -33,10 +37,12 @@ bool runs_avxvnni() {
 bool runs_neondot() { return false; }
 #elif defined(__aarch64__) && defined(__linux__)
 bool runs_avx512vnni() { return false; }
+bool runs_avx512bf16() { return false; }
 bool runs_avxvnni() { return false; }
 bool runs_neondot() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #else
 bool runs_avx512vnni() { return false; }
+bool runs_avx512bf16() { return false; }
 bool runs_avxvnni() { return false; }
 bool runs_neondot() { return false; }
 #endif
@@ -69,6 +75,10 @@ const PackedKernels& select_packed(std::string_view isa) {
   for (const Candidate& c : kCandidates)
     if (c.loops == isa && c.table() && c.runs()) return *c.table();
   return *packed_generic();
+}
+
+const Bf16Kernels* select_bf16(std::string_view isa) {
+  return isa == "avx512" && runs_avx512bf16() ? bf16_avx512() : nullptr;
 }
 
 const PackedKernel& packed_kernel(const PackedKernels& table, int64_t cols, int64_t rows) {

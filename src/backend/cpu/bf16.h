@@ -1,0 +1,45 @@
+// FP8 matrices times few rows in precision `fast`: E4M3 codes widened to BF16, which holds each of
+// them exactly, and activations rounded to BF16.
+//
+// Why: an FP8 code as a float costs about five instructions for 16 weights, so that one core reads
+// 14 GB/s where its memory gives 20 to 30, and each further row of a verify pass costs a
+// multiply-add per 16 weights. Two table look-ups and two dot products for 64 weights are a third
+// of that. BF16 activations, off by 2^-8 at most, are what every serving engine of the family uses.
+// (As a sum of two BF16 numbers they would be as good as floats, but four rows would cost more than
+// here with floats: measured.)
+//
+// A sum runs over blocks of 128 columns (one scale) in 16 float lanes of column pairs, then total =
+// fma(block, scale, total); nothing depends on how many rows share a call. Only processors with
+// AVX-512 BF16 and VBMI have a table; the others multiply floats, as in precision exact.
+#pragma once
+
+#include "backend/cpu/kernels.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace spk::cpu {
+
+inline constexpr int64_t kBf16Columns = 64;  // a row is rounded in blocks of so many
+
+struct Bf16Kernels {
+  std::string_view isa;
+  // A row of n floats, to even, zeros behind the end. In each block of 64 first the columns 0-7,
+  // 16-23, 32-39, 48-55 and then the others: the order in which the interleaved bytes of 64 codes
+  // come.
+  void (*round)(const float* x, int64_t n, uint16_t* out);
+  // As Kernels::matvec, for kFp8 and kFp8Row.
+  void (*matvec)(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x, int64_t n,
+                 float* const* y, int64_t at);
+};
+
+// Numbers of one rounded row.
+constexpr int64_t bf16_size(int64_t cols) {
+  return (cols + kBf16Columns - 1) / kBf16Columns * kBf16Columns;
+}
+
+const Bf16Kernels* bf16_avx512();  // null where the target machine lacks it altogether
+// The table that goes with the inner loops `isa` on this processor; null: none.
+const Bf16Kernels* select_bf16(std::string_view isa);
+
+}  // namespace spk::cpu

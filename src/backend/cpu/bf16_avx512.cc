@@ -1,0 +1,171 @@
+// bf16.h for AVX-512 with BF16 and VBMI. cmake/isa.cmake gives this file its target flags, and no
+// other.
+#include "backend/cpu/bf16.h"
+
+#if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
+#include <immintrin.h>
+
+namespace spk::cpu {
+namespace {
+
+// Upper and lower bytes of the BF16 numbers that are 2^-8 times the codes 0 .. 127 (the scales of
+// FP8 matrices are kept times 2^8, see simd.h).
+struct Tables {
+  uint8_t high[128], low[128];
+  constexpr Tables() : high(), low() {
+    for (int code = 0; code < 128; ++code) {
+      int exponent = code >> 3, mantissa = code & 7;
+      uint32_t bits = 0;  // of a BF16
+      if (exponent > 0) {
+        bits = static_cast<uint32_t>((exponent - 7 - 8 + 127) << 7 | mantissa << 4);
+      } else if (mantissa > 0) {  // mantissa * 2^-9
+        int shift = 0;
+        while ((mantissa << shift & 8) == 0) ++shift;
+        bits = static_cast<uint32_t>((-6 - shift - 8 + 127) << 7 | (mantissa << shift & 7) << 4);
+      }
+      high[code] = static_cast<uint8_t>(bits >> 8);
+      low[code] = static_cast<uint8_t>(bits);
+    }
+  }
+};
+constexpr Tables kTables;
+
+struct Decoder {
+  __m512i high0, high1, low0, low1;
+  Decoder()
+      : high0(_mm512_loadu_si512(kTables.high)),
+        high1(_mm512_loadu_si512(kTables.high + 64)),
+        low0(_mm512_loadu_si512(kTables.low)),
+        low1(_mm512_loadu_si512(kTables.low + 64)) {}
+  void operator()(__m512i raw, __m512bh& a, __m512bh& b) const {
+    const __m512i upper = _mm512_permutex2var_epi8(high0, raw, high1);
+    const __m512i lower = _mm512_permutex2var_epi8(low0, raw, low1);
+    // upper | (raw & 0x80): the sign
+    const __m512i top =
+        _mm512_ternarylogic_epi64(upper, raw, _mm512_set1_epi8(static_cast<char>(0x80)), 0xf8);
+    a = reinterpret_cast<__m512bh>(_mm512_unpacklo_epi8(lower, top));
+    b = reinterpret_cast<__m512bh>(_mm512_unpackhi_epi8(lower, top));
+  }
+};
+
+void round_row(const float* x, int64_t n, uint16_t* out) {
+  for (int64_t at = 0; at < n; at += kBf16Columns, out += kBf16Columns) {
+    float padded[kBf16Columns] = {};
+    const float* from = x + at;
+    if (n - at < kBf16Columns) {
+      __builtin_memcpy(padded, from, static_cast<size_t>(n - at) * sizeof(float));
+      from = padded;
+    }
+    for (int64_t half = 0; half < 2; ++half)
+      for (int64_t q = 0; q < 4; q += 2) {  // two runs of 8 columns
+        const float* p = from + 8 * half + 16 * q;
+        const __m512 v = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)),
+                                            _mm256_loadu_ps(p + 16), 1);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 32 * half + 8 * q),
+                            reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+      }
+  }
+}
+
+float load_float(const uint8_t* p) {
+  float f;
+  __builtin_memcpy(&f, p, sizeof f);
+  return f;
+}
+__m512bh load_bf16(const uint16_t* p) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p)); }
+
+// One row or two are quick enough that the hardware's read-ahead keeps up; with more rows the loop
+// takes longer than it looks ahead.
+constexpr int64_t kAheadBytes = 2048;
+
+// One weight row times N rows of x. Not several weight rows at once, although that would save loads
+// of x: memory is then read in as many places, and one core falls from 31 GB/s to 15.
+template <bool kByRow, int N>
+inline void one_row(const Matrix& w, int64_t row, const uint16_t* const* x, float* const* y,
+                    int64_t at, const Decoder& decode) {
+  const int64_t cols = w.cols;
+  const uint8_t* codes = w.codes + row * cols;
+  const uint8_t* scales =
+      w.scales + (kByRow ? row : row / kFp8Block * ((cols + kFp8Block - 1) / kFp8Block)) * 4;
+  __m512 sum[N], total[N];
+  for (int n = 0; n < N; ++n) sum[n] = total[n] = _mm512_setzero_ps();
+  for (int64_t k = 0; k < cols; k += kBf16Columns) {
+    const int64_t left = cols - k;
+    if constexpr (N > 2) __builtin_prefetch(codes + k + kAheadBytes);
+    const __m512i raw = left >= kBf16Columns
+                            ? _mm512_loadu_si512(codes + k)
+                            : _mm512_maskz_loadu_epi8((__mmask64{1} << left) - 1, codes + k);
+    __m512bh a, b;
+    decode(raw, a, b);
+    for (int n = 0; n < N; ++n)
+      sum[n] = _mm512_dpbf16_ps(_mm512_dpbf16_ps(sum[n], a, load_bf16(x[n] + k)), b,
+                                load_bf16(x[n] + k + kBf16Columns / 2));
+    const bool half = k % kFp8Block == 0 && left > kBf16Columns;  // the block's second half follows
+    if (half) continue;
+    const __m512 scale = _mm512_set1_ps(load_float(scales + (kByRow ? 0 : k / kFp8Block * 4)));
+    for (int n = 0; n < N; ++n) {
+      total[n] = _mm512_fmadd_ps(sum[n], scale, total[n]);
+      sum[n] = _mm512_setzero_ps();
+    }
+  }
+  for (int n = 0; n < N; ++n) y[n][at] = _mm512_reduce_add_ps(total[n]);
+}
+
+template <bool kByRow, int N>
+void rows_of(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x,
+             float* const* y, int64_t at) {
+  const Decoder decode;
+  for (int64_t row = first; row < last; ++row)
+    one_row<kByRow, N>(w, row, x, y, at + row - first, decode);
+}
+
+template <bool kByRow>
+void matvec_of(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x, int64_t n,
+               float* const* y, int64_t at) {
+  // Four rows of x at a time, over weight rows that stay in the nearest cache: eight rows of 2,560
+  // columns would not fit beside them.
+  constexpr int64_t kMost = 4, kTogether = 4;
+  if (n > kMost) {
+    for (int64_t row = first; row < last; row += kTogether) {
+      const int64_t end = row + kTogether < last ? row + kTogether : last;
+      matvec_of<kByRow>(w, row, end, x, kMost, y, at + row - first);
+      matvec_of<kByRow>(w, row, end, x + kMost, n - kMost, y + kMost, at + row - first);
+    }
+    return;
+  }
+  switch (n) {
+    case 1:
+      return rows_of<kByRow, 1>(w, first, last, x, y, at);
+    case 2:
+      return rows_of<kByRow, 2>(w, first, last, x, y, at);
+    case 3:
+      return rows_of<kByRow, 3>(w, first, last, x, y, at);
+    default:
+      return rows_of<kByRow, 4>(w, first, last, x, y, at);
+  }
+}
+
+void matvec(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x, int64_t n,
+            float* const* y, int64_t at) {
+  w.format == Format::kFp8Row ? matvec_of<true>(w, first, last, x, n, y, at)
+                              : matvec_of<false>(w, first, last, x, n, y, at);
+}
+
+}  // namespace
+
+const Bf16Kernels* bf16_avx512() {
+  static constexpr Bf16Kernels table{"avx512-bf16", round_row, matvec};
+  return &table;
+}
+
+}  // namespace spk::cpu
+
+#else
+
+namespace spk::cpu {
+
+const Bf16Kernels* bf16_avx512() { return nullptr; }
+
+}  // namespace spk::cpu
+
+#endif
