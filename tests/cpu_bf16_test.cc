@@ -72,6 +72,7 @@ TEST(CpuBf16, MatvecIsItsDefinitionBitForBit) {
           by_row ? rows : ceil_div(rows, int64_t{128}) * ceil_div(cols, int64_t{128});
       std::vector<float> scales, kept;
       for (int64_t i = 0; i < count; ++i) scales.push_back(0.01f * std::exp2(normal(random)));
+      kept.reserve(scales.size());
       for (float s : scales) kept.push_back(s * 256);
       const cpu::Matrix w{by_row ? Format::kFp8Row : Format::kFp8, rows, cols, codes.data(),
                           reinterpret_cast<const uint8_t*>(kept.data())};

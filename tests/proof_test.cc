@@ -26,7 +26,9 @@ class Tampered {
 
   explicit Tampered(const Change& change = nullptr, HeadOptions heads = {},
                     BackendOptions options = {})
-      : stored_("cpu"), backend_(make_cpu_backend(options)) {
+      : stored_("cpu"),
+        backend_(make_cpu_backend(options)),
+        truth_(stored_.model.config, stored_.tensors, heads.draft_rows, true) {
     const ModelConfig& config = stored_.model.config;
     backend_->prepare(config.shape);
     tensors_ = bind_tensors(config, *stored_.source);
@@ -50,7 +52,7 @@ class Tampered {
   const ModelConfig& config() const { return stored_.model.config; }
   Backend& backend() { return *backend_; }
 
-  std::vector<Proof> proofs() { return prove({model, stored_.tensors, *backend_, *session}); }
+  std::vector<Proof> proofs() { return prove(truth_, {model, *backend_, *session}); }
   std::vector<std::string> failures() {
     std::vector<std::string> names;
     for (const Proof& p : proofs())
@@ -63,6 +65,7 @@ class Tampered {
  private:
   TestModel stored_;
   std::unique_ptr<Backend> backend_;
+  ProofTruth truth_;
   TensorSet tensors_;
   std::deque<std::vector<std::byte>> copies_;
 

@@ -110,9 +110,10 @@ void MappedFile::drop(const std::byte* data, size_t bytes) const {
 
 void prefer_large_pages(void* data, size_t bytes) {
   constexpr uintptr_t kPage = 4096;  // the system wants whole pages
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
-  const uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  const uintptr_t before = (kPage - reinterpret_cast<uintptr_t>(data) % kPage) % kPage;
+  if (bytes < before + kPage) return;
+  ::madvise(static_cast<std::byte*>(data) + before, (bytes - before) / kPage * kPage,
+            MADV_HUGEPAGE);
 }
 
 void drop_file_pages(const std::byte* data, size_t bytes, const std::byte* begin, size_t size) {

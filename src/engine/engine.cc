@@ -84,6 +84,9 @@ struct Engine::Impl {
     notes.insert(notes.end(), tensors.notes.begin(), tensors.notes.end());
     if (memory.context < (options.context ? options.context : config.context))
       notes.push_back(cat("context cut to ", memory.context, " tokens by the memory limit"));
+    std::optional<ProofTruth> truth;
+    if (options.prove && backend->name() != "reference")
+      truth.emplace(config, tensors, options.draft_head, options.draft != 0);
     backend->prepare(config.shape);
     const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
     model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads},
@@ -94,8 +97,8 @@ struct Engine::Impl {
     session =
         std::make_unique<Session>(model, *backend, memory.context,
                                   std::min(options.chunk, memory.context), options.draft != 0);
-    if (options.prove && backend->name() != "reference") {
-      proofs = prove({model, tensors, *backend, *session});
+    if (truth) {
+      proofs = prove(*truth, {model, *backend, *session, fast()});
       check_proofs(proofs);
     }
     if (!options.require.empty()) {
@@ -133,6 +136,7 @@ struct Engine::Impl {
     session->limit_chunk(std::min(rows, session->chunk()));
   }
 
+  bool fast() const { return options.precision == PrecisionMode::kFast; }
   bool is_end(int32_t id) const { return std::find(stops.begin(), stops.end(), id) != stops.end(); }
 
   std::unique_ptr<TensorSource> source;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <random>
 
 namespace spk {
@@ -19,11 +20,12 @@ constexpr int64_t kPairs = 3;
 // whole row of sums: E4M3 2.6e-2, MXFP4 about 0.12, BF16 2e-3; int8 activations 1.4 to 2.4e-2 for
 // experts. Eight numbers scatter around that, hence twice to three times.
 constexpr double kExact = 1e-4;
+constexpr double kBf16Activations = 1e-2;  // rounding to 8 bits, 1.5e-3 typically
 constexpr double kInt8Experts = 5e-2;
 constexpr double kDraftLayer = 1e-1;  // with int8 experts: the error of one layer's whole block
 
-double head_bound(Format format, Format stored) {
-  if (format == stored) return kExact;
+double head_bound(Format format, Format stored, bool fast) {
+  if (format == stored) return fast ? kBf16Activations : kExact;
   switch (format) {
     case Format::kF32:
       return kExact;
@@ -74,31 +76,111 @@ std::vector<double> read_rows(Backend& backend, const Rows& rows) {
   return out;
 }
 
+// Ids of the head's rows that are compared: kHeadRows of those that it has.
+std::vector<int32_t> sampled_ids(std::span<const int32_t> ids, int64_t vocab) {
+  const int64_t rows = ids.empty() ? vocab : static_cast<int64_t>(ids.size());
+  std::vector<int32_t> out;
+  for (int64_t i = 0; i < kHeadRows; ++i) {
+    const int64_t at = i * (rows - 1) / (kHeadRows - 1);
+    out.push_back(ids.empty() ? static_cast<int32_t>(at) : ids[static_cast<size_t>(at)]);
+  }
+  return out;
+}
+
+struct StoredRows {
+  std::vector<int32_t> ids;
+  std::vector<float> values;  // [ids, cols]
+};
+
+StoredRows stored_rows(const HostTensor& tensor, std::vector<int32_t> ids) {
+  StoredRows rows{std::move(ids), {}};
+  rows.values.resize(rows.ids.size() * static_cast<size_t>(tensor.cols));
+  for (size_t i = 0; i < rows.ids.size(); ++i)
+    dequantise_row(tensor, rows.ids[i], rows.values.data() + i * static_cast<size_t>(tensor.cols));
+  return rows;
+}
+
+}  // namespace
+
+struct ProofTruth::Impl {
+  ModelConfig config;
+  std::unique_ptr<Backend> backend = make_reference_backend({});
+  Model part;
+  std::vector<int64_t> moe_layers;  // the first and the last
+  int64_t expert = 0;
+  Format head_format = Format::kF32;
+  StoredRows head, draft_head, embedding;
+  std::vector<int32_t> tokens;  // kPairs + 1
+  bool drafts = false;
+  std::deque<std::vector<std::byte>> copies;
+
+  void keep(HostTensor& tensor) {
+    const auto copy = [&](const std::byte*& data, int64_t bytes) {
+      if (data == nullptr) return;
+      copies.emplace_back(data, data + bytes);
+      data = copies.back().data();
+    };
+    copy(tensor.data, code_bytes(tensor.format, tensor.rows, tensor.cols));
+    copy(tensor.scales,
+         scale_count(tensor.format, tensor.rows, tensor.cols) * scale_bytes(tensor.scale_type));
+  }
+};
+
+ProofTruth::ProofTruth(const ModelConfig& config, const TensorSet& tensors,
+                       std::span<const int32_t> draft_rows, bool drafts)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& t = *impl_;
+  t.config = config;
+  t.drafts = drafts && tensors.has_mtp;
+  t.backend->prepare(config.shape);
+  for (int64_t l = 0; l < config.layers; ++l)
+    if (config.is_moe(l)) t.moe_layers.push_back(l);
+  if (t.moe_layers.size() > 2) t.moe_layers = {t.moe_layers.front(), t.moe_layers.back()};
+  t.expert = config.shape.experts / 2;
+  // Of the experts only the one that is asked for.
+  const auto wanted = [&](const BoundTensor& tensor) {
+    if (tensor.expert >= 0 && tensor.expert != t.expert) return false;
+    if (tensor.layer == config.layers) return t.drafts;
+    return std::count(t.moe_layers.begin(), t.moe_layers.end(), tensor.layer) > 0 &&
+           (tensor.component == Component::kRouted || tensor.component == Component::kShared);
+  };
+  // The reference reads a tensor where it lies, so it gets copies.
+  TensorSet own;
+  own.tensors = tensors.tensors;
+  own.has_mtp = tensors.has_mtp;
+  for (BoundTensor& tensor : own.tensors)
+    if (wanted(tensor)) t.keep(tensor.tensor);
+  t.part = load_model(config, own, *t.backend, {}, nullptr, wanted);
+  const HostTensor& head = tensors.at("lm_head.weight").tensor;
+  t.head_format = head.format;
+  t.head = stored_rows(head, sampled_ids({}, head.rows));
+  t.draft_head = stored_rows(head, sampled_ids(draft_rows, head.rows));
+  for (int64_t i = 0; i <= kPairs; ++i)
+    t.tokens.push_back(static_cast<int32_t>((97 + 7919 * i) % config.shape.vocab));
+  // The embedding as a table of just the rows of the pairs' tokens.
+  HostTensor table = tensors.at("model.word_embeddings.weight").tensor;
+  t.embedding = stored_rows(table, {t.tokens.begin() + 1, t.tokens.end()});
+  table.format = Format::kF32;
+  table.rows = kPairs;
+  table.data = reinterpret_cast<const std::byte*>(t.embedding.values.data());
+  table.scales = nullptr;
+  table.scale_type = ScaleType::kNone;
+  t.part.embed = t.backend->upload(table);
+}
+ProofTruth::~ProofTruth() = default;
+ProofTruth::ProofTruth(ProofTruth&&) noexcept = default;
+
 class Prover {
  public:
-  explicit Prover(const ProofSubject& s)
-      : s_(s), config_(s.model.config), truth_(make_reference_backend({})) {
-    truth_->prepare(config_.shape);
-    for (int64_t l = 0; l < config_.layers; ++l)
-      if (config_.is_moe(l)) moe_layers_.push_back(l);
-    if (moe_layers_.size() > 2) moe_layers_ = {moe_layers_.front(), moe_layers_.back()};
-    expert_ = config_.shape.experts / 2;
-    // Of the experts only the one that is asked for; the embedding rows come one by one.
-    part_ = load_model(config_, s.tensors, *truth_, {}, nullptr, [&](const BoundTensor& t) {
-      if (t.expert >= 0 && t.expert != expert_) return false;
-      if (t.layer == config_.layers) return true;
-      return std::count(moe_layers_.begin(), moe_layers_.end(), t.layer) > 0 &&
-             (t.component == Component::kRouted || t.component == Component::kShared);
-    });
-  }
+  Prover(const ProofTruth& truth, const ProofSubject& s)
+      : t_(*truth.impl_), s_(s), config_(t_.config) {}
 
   std::vector<Proof> run() {
-    head_tensor_ = &s_.tensors.at("lm_head.weight").tensor;
     const Rows hidden = new_rows(s_.backend, 1, config_.shape.hidden);
     s_.backend.write(normal_row(config_.shape.hidden, 1).data(), hidden);
-    prove_head("lm-head", s_.model.head, s_.session.logits_of(hidden), hidden);
-    for (int64_t layer : moe_layers_) prove_experts(layer);
-    if (s_.model.mtp && s_.session.can_draft() && s_.session.context() > kPairs) prove_drafts();
+    prove_head("lm-head", s_.model.head, t_.head, s_.session.logits_of(hidden), hidden);
+    for (int64_t layer : t_.moe_layers) prove_experts(layer);
+    if (t_.drafts && s_.session.can_draft() && s_.session.context() > kPairs) prove_drafts();
     s_.session.reset();
     return std::move(proofs_);
   }
@@ -107,24 +189,24 @@ class Prover {
   void add(std::string name, std::string detail, double error, double bound) {
     proofs_.push_back({std::move(name), std::move(detail), error, bound});
   }
+  double bound(const Weight& expert, double packed) const {
+    return expert.packed ? packed : s_.fast ? kBf16Activations : kExact;
+  }
 
-  // Eight of the head's own rows against the stored ones.
-  void prove_head(const char* name, const LmHead& head, std::span<const float> logits,
-                  const Rows& hidden) {
+  // Some of the head's own rows against the stored ones.
+  void prove_head(const char* name, const LmHead& head, const StoredRows& stored,
+                  std::span<const float> logits, const Rows& hidden) {
     const std::vector<double> x = read_rows(s_.backend, hidden);
-    std::vector<float> row(x.size());
     std::vector<double> expected, found;
-    for (int64_t i = 0; i < kHeadRows; ++i) {
-      const int64_t at = i * (head.rows() - 1) / (kHeadRows - 1);
-      const int64_t id = head.ids().empty() ? at : head.ids()[static_cast<size_t>(at)];
-      dequantise_row(*head_tensor_, id, row.data());
+    for (size_t i = 0; i < stored.ids.size(); ++i) {
       double sum = 0;
-      for (size_t c = 0; c < x.size(); ++c) sum += x[c] * static_cast<double>(row[c]);
+      for (size_t c = 0; c < x.size(); ++c)
+        sum += x[c] * static_cast<double>(stored.values[i * x.size() + c]);
       expected.push_back(sum);
-      found.push_back(static_cast<double>(logits[static_cast<size_t>(id)]));
+      found.push_back(static_cast<double>(logits[static_cast<size_t>(stored.ids[i])]));
     }
     add(name, std::string(format_name(head.format())), relative(expected, found),
-        head_bound(head.format(), head_tensor_->format));
+        head_bound(head.format(), t_.head_format, s_.fast));
   }
 
   std::vector<double> run_experts(Backend& b, const Moe& moe, const std::vector<double>& input) {
@@ -148,84 +230,67 @@ class Prover {
     const auto l = static_cast<size_t>(layer);
     const std::vector<double> x = normal_row(config_.shape.hidden, 2);
     const Moe& moe = s_.model.layers[l].moe;
-    const auto expected = run_experts(*truth_, part_.layers[l].moe, x);
+    const auto expected = run_experts(*t_.backend, t_.part.layers[l].moe, x);
     const auto found = run_experts(s_.backend, moe, x);
-    const Weight& gate = moe.experts[static_cast<size_t>(expert_)].gate;
+    const Weight& gate = moe.experts[static_cast<size_t>(t_.expert)].gate;
     add(cat("experts of layer ", layer), s_.backend.expert_kernel(gate), relative(expected, found),
-        gate.packed ? kInt8Experts : kExact);
+        bound(gate, kInt8Experts));
   }
 
   // Main layers as they are, every layer with the one expert; then the draft layer on both sides
   // from the same hidden rows, and its head from the same output.
   void prove_drafts() {
     const int64_t columns = (config_.moe_layers() + 1) * config_.shape.top_k;
-    std::vector<int32_t> tokens;
-    for (int64_t i = 0; i <= kPairs; ++i)
-      tokens.push_back(static_cast<int32_t>((97 + 7919 * i) % config_.shape.vocab));
     const std::vector<int32_t> routes(static_cast<size_t>((kPairs + 1) * columns), id());
     s_.session.reset();
-    Advance step{tokens, StepKind::kPrefill, true, {}, {}};
+    Advance step{t_.tokens, StepKind::kPrefill, true, {}, {}};
     step.routes_in = new_ids(s_.backend, routes, columns);
     s_.session.advance(step);
     const auto hidden = read_rows(s_.backend, s_.session.hidden_rows(0, kPairs));
-    const auto expected = expected_draft_row(tokens, hidden, routes, columns);
+    const auto expected = expected_draft_row(hidden, routes, columns);
     s_.session.advance_mtp(step, [&](int64_t, const Rows& rows) {
       const Rows last = rows.slice_rows(kPairs - 1, 1);
-      const Weight& gate = s_.model.mtp->layer.moe.experts[static_cast<size_t>(expert_)].gate;
+      const Weight& gate = s_.model.mtp->layer.moe.experts[static_cast<size_t>(t_.expert)].gate;
       add("draft layer", s_.backend.expert_kernel(gate),
-          relative(expected, read_rows(s_.backend, last)), gate.packed ? kDraftLayer : kExact);
-      prove_head("draft head", drafting_head(s_.model), s_.session.draft_logits(last), last);
+          relative(expected, read_rows(s_.backend, last)), bound(gate, kDraftLayer));
+      prove_head("draft head", drafting_head(s_.model), t_.draft_head,
+                 s_.session.draft_logits(last), last);
     });
   }
 
-  std::vector<double> expected_draft_row(const std::vector<int32_t>& tokens,
-                                         const std::vector<double>& hidden,
+  std::vector<double> expected_draft_row(const std::vector<double>& hidden,
                                          const std::vector<int32_t>& routes, int64_t columns) {
     const ModelShape& s = config_.shape;
-    // The embedding as a table of just these rows.
-    const HostTensor& table = s_.tensors.at("model.word_embeddings.weight").tensor;
-    std::vector<float> embedded(static_cast<size_t>(kPairs * s.hidden));
+    Backend& b = *t_.backend;
     std::vector<int32_t> ids;
-    for (int64_t i = 0; i < kPairs; ++i) {
-      dequantise_row(table, tokens[static_cast<size_t>(i) + 1], embedded.data() + i * s.hidden);
-      ids.push_back(static_cast<int32_t>(i));
-    }
-    HostTensor rows = table;
-    rows.format = Format::kF32;
-    rows.rows = kPairs;
-    rows.data = reinterpret_cast<const std::byte*>(embedded.data());
-    rows.scales = nullptr;
-    rows.scale_type = ScaleType::kNone;
-    part_.embed = truth_->upload(rows);
-    const Rows input = new_rows(*truth_, kPairs, s.hidden);
-    truth_->write(hidden.data(), input);
+    for (int64_t i = 0; i < kPairs; ++i) ids.push_back(static_cast<int32_t>(i));
+    const Rows input = new_rows(b, kPairs, s.hidden);
+    b.write(hidden.data(), input);
     LayerState state;
-    state.latent = new_rows(*truth_, kPairs, s.latent + s.rope);
-    const Scratch scratch = make_scratch(s, true, kPairs, 1, *truth_);
+    state.latent = new_rows(b, kPairs, s.latent + s.rope);
+    const Scratch scratch = make_scratch(s, true, kPairs, 1, b);
     Step step;
     step.kind = StepKind::kPrefill;
     step.rows = kPairs;
-    step.tokens = new_ids(*truth_, ids, 1);
-    step.routes_in = new_ids(*truth_, routes, columns).slice_rows(0, kPairs);
+    step.tokens = new_ids(b, ids, 1);
+    step.routes_in = new_ids(b, routes, columns).slice_rows(0, kPairs);
     step.route_columns = config_.moe_layers() + 1;
-    truth_->begin(step);
-    const Rows out = forward_mtp(part_, step, input, state, scratch, *truth_);
-    auto row = read_rows(*truth_, out.slice_rows(kPairs - 1, 1));
-    truth_->end();
+    b.begin(step);
+    const Rows out = forward_mtp(t_.part, step, input, state, scratch, b);
+    auto row = read_rows(b, out.slice_rows(kPairs - 1, 1));
+    b.end();
     return row;
   }
 
-  int32_t id() const { return static_cast<int32_t>(expert_); }
+  int32_t id() const { return static_cast<int32_t>(t_.expert); }
 
+  const ProofTruth::Impl& t_;
   ProofSubject s_;
   const ModelConfig& config_;
-  std::unique_ptr<Backend> truth_;
-  Model part_;
-  std::vector<int64_t> moe_layers_;  // the first and the last
-  int64_t expert_ = 0;
-  const HostTensor* head_tensor_ = nullptr;
   std::vector<Proof> proofs_;
 };
+
+namespace {
 
 std::string line(const Proof& p) {
   char numbers[64];
@@ -235,7 +300,9 @@ std::string line(const Proof& p) {
 
 }  // namespace
 
-std::vector<Proof> prove(const ProofSubject& subject) { return Prover(subject).run(); }
+std::vector<Proof> prove(const ProofTruth& truth, const ProofSubject& subject) {
+  return Prover(truth, subject).run();
+}
 
 std::string proof_text(const std::vector<Proof>& proofs) {
   std::string out;

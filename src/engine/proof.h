@@ -10,6 +10,9 @@
 #include "engine/session.h"
 #include "model/model.h"
 
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,16 +26,33 @@ struct Proof {
   bool passed() const { return error <= bound; }  // false for NaN
 };
 
+// What the answers must be. Made BEFORE the weights are loaded: loading may give the stored
+// tensors' memory back. Holds one expert of two layers and the draft layer without its other
+// experts, in double.
+class ProofTruth {
+ public:
+  // `draft_rows`: ids of the draft head's rows, empty: none. Without `drafts` no draft layer.
+  ProofTruth(const ModelConfig& config, const TensorSet& tensors,
+             std::span<const int32_t> draft_rows, bool drafts);
+  ~ProofTruth();
+  ProofTruth(ProofTruth&&) noexcept;
+
+ private:
+  friend class Prover;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 struct ProofSubject {
   const Model& model;
-  const TensorSet& tensors;  // as stored
   Backend& backend;
-  Session& session;  // is reset
+  Session& session;   // is reset
+  bool fast = false;  // activations of some products are rounded to BF16
 };
 
 // Milliseconds on a small model, about a second at the size of ling-3.0-flash. Takes the
 // activations of a few rows from the back end's memory, once.
-std::vector<Proof> prove(const ProofSubject& subject);
+std::vector<Proof> prove(const ProofTruth& truth, const ProofSubject& subject);
 
 // "lm-head (fp8): error 0.021, at most 0.06", one line each.
 std::string proof_text(const std::vector<Proof>& proofs);
