@@ -171,7 +171,8 @@ TEST(ChatRender, BadJsonIsNamed) {
     }
     return std::string();
   };
-  EXPECT_EQ(message("[1]", ""), "messages[0].tool_calls 'f' arguments: expected a JSON object");
+  EXPECT_EQ(message("[1]", ""),
+            "messages[0].tool_calls 'f' arguments: expected a JSON object, found another value");
   EXPECT_TRUE(
       message("{\"a\": ", "")
           .starts_with(

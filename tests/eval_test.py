@@ -222,7 +222,7 @@ def test_other_options_are_refused(sparkling, tmp_path, questions, change, named
     sparkling("eval", "set", questions, "--out", out, "--limit", "1", *SHORT)
     before = out.read_bytes()
     done = sparkling("eval", "set", questions, "--out", out, *SHORT, *change, status=1)
-    assert "made with other options" in done.stderr and named in done.stderr and done.stderr.count("\n") == 1
+    assert "expected rows made with the same options" in done.stderr and named in done.stderr and done.stderr.count("\n") == 1
     assert out.read_bytes() == before
 
 

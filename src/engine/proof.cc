@@ -180,7 +180,9 @@ class Prover {
     s_.backend.write(normal_row(config_.shape.hidden, 1).data(), hidden);
     prove_head("lm-head", s_.model.head, t_.head, s_.session.logits_of(hidden), hidden);
     for (int64_t layer : t_.moe_layers) prove_experts(layer);
-    if (t_.drafts && s_.session.can_draft() && s_.session.context() > kPairs) prove_drafts();
+    if (t_.drafts && s_.session.can_draft() && s_.session.chunk() > kPairs &&
+        s_.session.context() > kPairs)
+      prove_drafts();
     s_.session.reset();
     return std::move(proofs_);
   }

@@ -281,10 +281,16 @@ HOSTILE = ["<script>window.bad=1</script>", "<img src=x onerror=window.bad=1>", 
 
 @pytest.mark.parametrize("text", ["<img src=x onerror=window.bad=1>", "<script>window.bad=1</script>"])
 def test_html_in_an_answer_stays_text(quick, visit, text):
+    """The answer is put into the real server's place on its way to the page: a model cannot be made to write just this."""
+    chunks = [{"delta": {"role": "assistant", "content": text}, "finish_reason": None}, {"delta": {}, "finish_reason": "stop"}]
+    events = [json.dumps({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "ling-nano",
+                          "choices": [{"index": 0, **chunk}]}) for chunk in chunks]  # fmt: skip
     page = visit(quick, settings={**GREEDY, "thinking": "off", "max_tokens": "60"})
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(
+        status=200, content_type="text/event-stream", body="".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])))  # fmt: skip
     send(page, f"Copy this text exactly:\n{text}")
     shown = page.evaluate("store.path(chat).at(-1).content")
-    assert "<" in shown and ">" in shown, "the model did not repeat the markup; the test needs another text"
+    assert shown == text
     assert page.locator(LAST + " > .md").inner_text().strip() == shown.strip()
     assert page.locator("#messages script, #messages img, #messages iframe").count() == 0
     assert page.evaluate("window.bad") is None
