@@ -131,7 +131,7 @@ struct Engine::Impl {
     }
     session->reset();
     const double fit = std::min(options.slice_seconds / 2 / best * static_cast<double>(rows), 1e6);
-    rows = fit >= kGrid / 4 ? std::max(static_cast<int64_t>(fit) / kGrid * kGrid, kGrid)
+    rows = 4 * fit >= kGrid ? std::max(static_cast<int64_t>(fit) / kGrid * kGrid, kGrid)
                             : std::clamp<int64_t>(static_cast<int64_t>(fit), 1, kFew);
     session->limit_chunk(std::min(rows, session->chunk()));
   }
