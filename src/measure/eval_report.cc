@@ -158,7 +158,7 @@ EvalComparison compare_evals(const EvalFile& a, const EvalFile& b) {
   for (const auto& [name, value] : a.options) {
     for (const auto& [other_name, other] : b.options)
       if (name == other_name && value != other)
-        c.changed.emplace_back(name, value + " -> " + other);
+        c.changed.emplace_back(name, cat(value, " -> ", other));
   }
   return c;
 }
