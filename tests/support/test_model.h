@@ -55,7 +55,7 @@ struct Text {
   int64_t cycles = 0;
 };
 inline Text decode(TestModel& m, Session& session, const std::vector<int32_t>& prompt,
-                   int64_t count, int depth, AcceptRule rule, SamplerParams params) {
+                   int64_t count, int depth, AcceptRule rule, const SamplerParams& params) {
   Text text;
   session.sync(prompt, [] { return true; });
   Sampler sampler(m.vocab());
