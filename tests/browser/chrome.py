@@ -10,7 +10,6 @@ from server_support import Server
 
 PATIENCE = 90000  # ms: how long a busy machine may take for anything; nothing here is timed
 expect.set_options(timeout=PATIENCE)
-SLOW = ("--backend", "reference", "--draft", "0")  # some tens of tokens per second: an answer can be watched
 
 
 @pytest.fixture(scope="session")
@@ -24,14 +23,8 @@ def chromium():
 
 
 @pytest.fixture(scope="session")
-def quick():
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def slow():
-    with Server(*SLOW, "--keep-alive", "1") as running:
+def server():
+    with Server("--keep-alive", "1") as running:
         yield running
 
 

@@ -7,10 +7,12 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
-from chrome import SLOW, chromium, quick, slow, visit  # noqa: F401  (fixtures)
+from chrome import chromium, server, visit  # noqa: F401  (fixtures)
 from server_support import QUESTION, WEATHER, Server
 
 GREEDY = {"temperature": "0"}
+# Random tokens: thousands of them before one ends the answer, so that it can be watched, stopped and left.
+LONG = {"temperature": "100", "seed": "7", "max_tokens": "30000"}
 LAST = "article.assistant.last"
 DONE = LAST + "[aria-busy=false]"
 TANK = "A tank of Bella holds 91 liters. 36 liters flow in. 13 liters leak out. How many liters are in it in the end?"
@@ -40,20 +42,28 @@ def plain(text):
 # ---- sending, streaming ----
 
 
-def test_an_answer_streams_and_is_the_servers(slow, visit):
-    page = visit(slow, settings=GREEDY)
+def test_an_answer_streams_and_is_the_servers(server, visit):
+    page = visit(server, settings={**LONG, "max_tokens": "1500"})
     send(page, TANK, wait=False)
     page.wait_for_selector(LAST + "[aria-busy=true] .think:visible")
-    seen = set()
     page.wait_for_function("() => document.querySelector('article.last .what').textContent === 'Thinking'")
-    while page.locator(LAST).get_attribute("aria-busy") == "true":
-        seen.add(page.evaluate("(() => { const n = run?.node; return n ? n.reasoning + '|' + n.content : ''; })()"))
-    assert len(seen) > 5, "the text did not grow piece by piece"
+    # Piece by piece: the node grows many times before it is complete.
+    grown = page.evaluate("""async () => { const sizes = new Set();
+      while (run) { sizes.add(run.node.reasoning.length + run.node.content.length); await new Promise(done => setTimeout(done, 5)); } return sizes.size; }""")
     page.wait_for_selector(DONE)
-    whole = slow.chat(TANK, max_tokens=4000)["choices"][0]["message"]
+    assert grown > 5
+    whole = server.chat(TANK, max_tokens=1500, temperature=100, seed=7)["choices"][0]
+    node = page.evaluate("store.path(chat).at(-1)")
+    assert (node["content"], node["reasoning"]) == (whole["message"]["content"], whole["message"]["reasoning_content"])
+    assert node["finish"] == whole["finish_reason"] and node["usage"]["completion_tokens"] > 100
+
+
+def test_reasoning_is_folded_and_opens(server, visit):
+    page = visit(server, settings=GREEDY)
+    send(page, TANK)
+    whole = server.chat(TANK, max_tokens=4000)["choices"][0]["message"]
     assert plain(text_of(page)) == plain(whole["content"])
     assert reasoning_of(page) == whole["reasoning_content"]
-    # Reasoning is folded and opens.
     thought = page.locator(LAST + " .thought")
     expect(thought).to_be_hidden()
     page.click(LAST + " summary")
@@ -61,8 +71,8 @@ def test_an_answer_streams_and_is_the_servers(slow, visit):
     assert plain(thought.inner_text()) == plain(whole["reasoning_content"])
 
 
-def test_the_next_turn_reads_only_what_is_new(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_the_next_turn_reads_only_what_is_new(server, visit):
+    page = visit(server, settings=GREEDY)
     send(page, QUESTION)
     send(page, "Ann has 5 pens and gives 2 away. How many pens does Ann have?")
     usage = page.evaluate("store.path(chat).at(-1).usage")
@@ -70,34 +80,35 @@ def test_the_next_turn_reads_only_what_is_new(quick, visit):
     assert usage["prompt_tokens_details"]["cached_tokens"] >= before["prompt_tokens"] + before["completion_tokens"] - 1, (before, usage)
 
 
-def test_stop_keeps_what_there_is(slow, visit):
-    page = visit(slow)
+def test_stop_keeps_what_there_is(server, visit):
+    page = visit(server, settings=LONG)
     for how in ("button", "escape"):
         send(page, QUESTION, wait=False)
         page.wait_for_function("() => run?.node.reasoning.length > 5")
         page.click("#go") if how == "button" else page.keyboard.press("Escape")
         page.wait_for_selector(DONE)
-        slow.wait_idle(20)
+        server.wait_idle(20)
         expect(page.locator(LAST + " .note")).to_contain_text("Stopped by you")
         assert reasoning_of(page)
         page.click("#new")
 
 
-def test_answer_now_ends_the_thinking(slow, visit):
-    page = visit(slow, settings={**GREEDY})
-    full = slow.chat(TANK, max_tokens=4000)["choices"][0]["message"]
+def test_answer_now_ends_the_thinking(server, visit):
+    page = visit(server, settings=LONG)
     send(page, TANK, wait=False)
     page.wait_for_function("() => run?.node.reasoning.length > 3")
     page.click(LAST + " .now")
-    page.wait_for_selector(DONE)
-    reasoning = reasoning_of(page)
-    assert len(reasoning) < len(full["reasoning_content"]) and full["reasoning_content"].startswith(reasoning)
-    assert text_of(page)
+    page.wait_for_function("() => run?.node.content.length > 3")
     expect(page.locator(LAST + " .now")).to_be_hidden()
+    page.keyboard.press("Escape")
+    page.wait_for_selector(DONE)
+    usage, reasoning = page.evaluate("store.path(chat).at(-1).usage"), reasoning_of(page)
+    full = server.chat(TANK, max_tokens=20000, temperature=100, seed=7)["choices"][0]["message"]["reasoning_content"]
+    assert usage is None and 0 < len(reasoning) < len(full) and full.startswith(reasoning.rstrip("\ufffd"))
 
 
-def test_edit_and_regenerate_keep_the_other_versions(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_edit_and_regenerate_keep_the_other_versions(server, visit):
+    page = visit(server, settings=GREEDY)
     send(page, TANK)
     first = text_of(page)
     page.hover("article.user")
@@ -128,8 +139,8 @@ def test_edit_and_regenerate_keep_the_other_versions(quick, visit):
 # ---- conversations ----
 
 
-def test_conversations_stay_over_a_reload(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_conversations_stay_over_a_reload(server, visit):
+    page = visit(server, settings=GREEDY)
     send(page, TANK)
     first = text_of(page)
     page.keyboard.press("Alt+n")
@@ -145,8 +156,8 @@ def test_conversations_stay_over_a_reload(quick, visit):
     expect(page.locator("#list [aria-current]")).to_contain_text("A tank of Bella")
 
 
-def test_rename_delete_undo_export(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_rename_delete_undo_export(server, visit):
+    page = visit(server, settings=GREEDY)
     send(page, TANK)
     page.click("#list [aria-label^=Rename]")
     page.keyboard.type("My tank")
@@ -170,20 +181,20 @@ def test_rename_delete_undo_export(quick, visit):
     expect(page.locator("#list .open")).to_have_count(0)
 
 
-def test_a_reload_in_the_middle_keeps_the_part(slow, visit):
-    page = visit(slow)
+def test_a_reload_in_the_middle_keeps_the_part(server, visit):
+    page = visit(server, settings=LONG)
     send(page, QUESTION, wait=False)
     page.wait_for_function("() => Object.values(store.all()[0]?.nodes || {}).some(n => n.running && n.reasoning.length > 5)")
     page.reload()
-    slow.wait_idle(20)
+    server.wait_idle(20)
     expect(page.locator(LAST + " .note")).to_contain_text("left before the end")
     assert reasoning_of(page)
 
 
-def test_two_tabs_see_the_same_list(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_two_tabs_see_the_same_list(server, visit):
+    page = visit(server, settings=GREEDY)
     other = page.context.new_page()
-    other.goto(quick.url)
+    other.goto(server.url)
     send(page, QUESTION)
     expect(other.locator("#list .open")).to_have_count(1)
 
@@ -214,8 +225,8 @@ def test_server_gone_and_back(visit):
 
 
 def test_server_gone_in_the_middle_of_an_answer(visit):
-    with Server(*SLOW) as server:
-        page = visit(server)
+    with Server() as server:
+        page = visit(server, settings=LONG)
         page.expected = ["ERR_"]
         send(page, QUESTION, wait=False)
         page.wait_for_function("() => run?.node.reasoning.length > 5")
@@ -236,11 +247,11 @@ def test_the_servers_errors_are_shown(visit):
         expect(note.locator("button")).to_have_text("Try again")
 
 
-def test_a_waiting_request_says_how_many_are_before_it(slow, visit):
-    sock = slow.open_stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "max_tokens": 4000})
+def test_a_waiting_request_says_how_many_are_before_it(server, visit):
+    sock = server.open_stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "max_tokens": 60000})
     try:
-        slow.wait_busy()
-        page = visit(slow)
+        server.wait_busy()
+        page = visit(server)
         send(page, QUESTION, wait=False)
         expect(page.locator(LAST + " .waiting")).to_contain_text("1 before you")
     finally:
@@ -279,30 +290,52 @@ HOSTILE = ["<script>window.bad=1</script>", "<img src=x onerror=window.bad=1>", 
            "`<script>`", "[x](https://ok.example/\"onmouseover=window.bad=1)", "<style>*{display:none}</style>", "&lt;script&gt;", "[x](JaVaScRiPt:alert(1))"]
 
 
-@pytest.mark.parametrize("text", ["<img src=x onerror=window.bad=1>", "<script>window.bad=1</script>"])
-def test_html_in_an_answer_stays_text(quick, visit, text):
-    """The answer is put into the real server's place on its way to the page: a model cannot be made to write just this."""
-    chunks = [{"delta": {"role": "assistant", "content": text}, "finish_reason": None}, {"delta": {}, "finish_reason": "stop"}]
-    events = [json.dumps({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "ling-nano",
-                          "choices": [{"index": 0, **chunk}]}) for chunk in chunks]  # fmt: skip
-    page = visit(quick, settings={**GREEDY, "thinking": "off", "max_tokens": "60"})
-    page.route("**/v1/chat/completions", lambda route: route.fulfill(
-        status=200, content_type="text/event-stream", body="".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])))  # fmt: skip
-    send(page, f"Copy this text exactly:\n{text}")
-    shown = page.evaluate("store.path(chat).at(-1).content")
-    assert shown == text
-    assert page.locator(LAST + " > .md").inner_text().strip() == shown.strip()
-    assert page.locator("#messages script, #messages img, #messages iframe").count() == 0
-    assert page.evaluate("window.bad") is None
-    page.reload()
-    page.wait_for_selector(DONE)
-    assert page.evaluate("window.bad") is None
-    expect(page.locator("#list .open")).to_contain_text("Copy this text exactly")
+def test_html_in_an_answer_stays_text(server, visit):
+    """The stream of a real answer with hostile texts put into its pieces, on the way to the page."""
+    page = visit(server, settings={**GREEDY, "tools": json.dumps([WEATHER])})
+    hostile = "\n\n".join(HOSTILE)
+
+    def spoil(route):
+        answer = route.fetch()
+        lines, seen = [], set()
+        for line in answer.text().split("\n"):
+            if line.startswith("data: {"):
+                event = json.loads(line[6:])
+                for choice in event["choices"]:
+                    delta = choice["delta"]
+                    for name in ("reasoning_content", "content"):
+                        if delta.get(name):
+                            delta[name] = "" if name in seen else hostile
+                            seen.add(name)
+                    if choice["finish_reason"]:  # and a call with everything hostile
+                        delta.update({name: hostile for name in ("reasoning_content", "content") if name not in seen})
+                        delta["tool_calls"] = [{"index": 0, "id": "<b>x</b>", "function": {"name": HOSTILE[1], "arguments": json.dumps({"a": hostile})}}]
+                        choice["finish_reason"] = "tool_calls"
+                line = "data: " + json.dumps(event)
+            lines.append(line)
+        route.fulfill(response=answer, body="\n".join(lines))
+
+    page.route("**/v1/chat/completions", spoil)
+    send(page, HOSTILE[0] + hostile)
+    node = page.evaluate("store.path(chat).at(-1)")
+    assert hostile in node["content"] and hostile in node["reasoning"] and node["calls"][0]["name"] == HOSTILE[1]
+    page.click(LAST + " summary")
+    for _ in range(2):
+        shown = page.locator(LAST).inner_text()
+        assert all(text in shown for text in HOSTILE if text[0] == "<"), shown
+        expect(page.locator("article.user .bubble")).to_contain_text(HOSTILE[0])
+        expect(page.locator(LAST + " .tool h3 code")).to_have_text(HOSTILE[1])
+        expect(page.locator("#list .open")).to_contain_text("<script>")
+        for place in ("main", "#list"):
+            assert page.locator(place).locator("script, img, iframe, style, b, [href^=javascript i], [href^=data i]").count() == 0
+        assert page.evaluate("window.bad ?? null") is None
+        page.reload()
+        page.wait_for_selector(DONE)
 
 
-def test_markdown_makes_only_harmless_elements(quick, visit):
+def test_markdown_makes_only_harmless_elements(server, visit):
     """All hostile texts inside all constructs, and thousands of random mixtures."""
-    page = visit(quick)
+    page = visit(server)
     found = page.evaluate("""hostile => {
       const tags = new Set(), links = new Set(), wrong = [];
       const wraps = [x => x, x => '# ' + x, x => '> ' + x, x => '- ' + x, x => '1. ' + x, x => '**' + x + '**', x => '| a | ' + x + ' |\\n|---|---|\\n| ' + x + ' | b |',
@@ -331,13 +364,13 @@ def test_markdown_makes_only_harmless_elements(quick, visit):
 
 @pytest.mark.parametrize("text", ["*" * 20000, "**a " * 6000, "`" * 20000, "[" * 20000, "> " * 5000 + "x", "- " * 3000 + "x", "|" * 20000 + "\n" + "|-" * 9000 + "|",
                                   "_a" * 10000, "~~x" * 7000, "```\n" * 3000, "1. a\n" * 5000])
-def test_markdown_ends_on_odd_texts(quick, visit, text):
-    page = visit(quick)
+def test_markdown_ends_on_odd_texts(server, visit, text):
+    page = visit(server)
     assert page.evaluate("text => { const at = document.createElement('div'); markdown.show(at, text); return at.childNodes.length; }", text) >= 1
 
 
-def test_markdown_in_full(quick, visit):
-    page = visit(quick)
+def test_markdown_in_full(server, visit):
+    page = visit(server)
     html = page.evaluate("""() => { const at = document.createElement('div');
       markdown.show(at, '# T\\n\\na **b** *c* `d` ~~e~~ [f](https://x.example/y) 2*3*4 snake_case_name\\n\\n1. one\\n2. two\\n   - deep\\n\\n```py\\nx = "<b>"\\n```\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n> q');
       at.querySelectorAll('.head, svg').forEach(e => e.remove()); return at.innerHTML; }""")
@@ -350,13 +383,13 @@ def test_markdown_in_full(quick, visit):
       return at.firstChild === first && at.children.length === 3; }""")
 
 
-def test_nothing_comes_from_elsewhere(quick, visit):
-    page = visit(quick)
+def test_nothing_comes_from_elsewhere(server, visit):
+    page = visit(server)
     hosts = set()
     page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
     page.reload()
     send(page, QUESTION)
-    assert hosts == {f"127.0.0.1:{quick.port}"}
+    assert hosts == {f"127.0.0.1:{server.port}"}
     page.expected = ["Content Security Policy", "violates"]
     assert page.evaluate("""async () => { const s = document.createElement('script'); s.textContent = 'window.bad = 1'; document.body.append(s);
       let out = false; try { await fetch('https://example.org/'); out = true; } catch {} return [window.bad ?? null, out]; }""") == [None, False]
@@ -365,8 +398,8 @@ def test_nothing_comes_from_elsewhere(quick, visit):
 # ---- settings, tools ----
 
 
-def test_settings_reach_the_request(quick, visit):
-    page = visit(quick)
+def test_settings_reach_the_request(server, visit):
+    page = visit(server)
     bodies = []
     page.on("request", lambda request: bodies.append(request.post_data_json) if request.url.endswith("/chat/completions") else None)
     page.click("#tab-settings")
@@ -394,8 +427,8 @@ def test_settings_reach_the_request(quick, visit):
 
 
 @pytest.mark.parametrize("name, value", [("top_p", "2"), ("temperature", "-1"), ("max_tokens", "0"), ("seed", "1.5"), ("tools", "[{"), ("tools", "{}")])
-def test_wrong_settings_are_said_and_not_sent(quick, visit, name, value):
-    page = visit(quick)
+def test_wrong_settings_are_said_and_not_sent(server, visit, name, value):
+    page = visit(server)
     sent = []
     page.on("request", lambda request: sent.append(request.url) if request.url.endswith("/chat/completions") else None)
     page.click("#tab-settings")
@@ -411,8 +444,8 @@ def test_wrong_settings_are_said_and_not_sent(quick, visit, name, value):
     page.wait_for_selector(DONE)
 
 
-def test_tool_calls_are_shown_and_take_results(quick, visit):
-    page = visit(quick, settings={**GREEDY, "tools": json.dumps([WEATHER])})
+def test_tool_calls_are_shown_and_take_results(server, visit):
+    page = visit(server, settings={**GREEDY, "tools": json.dumps([WEATHER])})
     send(page, "What is the weather in Paris?")
     card = page.locator(LAST + " .tool")
     expect(card.locator("code")).to_have_text("get_weather")
@@ -429,8 +462,8 @@ def test_tool_calls_are_shown_and_take_results(quick, visit):
 # ---- the live panel ----
 
 
-def test_the_panel_shows_the_figures_of_the_answer(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_the_panel_shows_the_figures_of_the_answer(server, visit):
+    page = visit(server, settings=GREEDY)
     send(page, TANK)
     timings = page.evaluate("store.path(chat).at(-1).timings")
     shown = float(page.locator("#speed").inner_text().replace(",", ""))
@@ -442,7 +475,7 @@ def test_the_panel_shows_the_figures_of_the_answer(quick, visit):
     page.wait_for_selector("#time >> text=Bandwidth roof")
     expect(page.locator("#time")).to_contain_text("GB/s")
     expect(page.locator("#time")).to_contain_text("experts")
-    memory = quick.get("/props")[2]["memory"]
+    memory = server.get("/props")[2]["memory"]
     assert f"{sum(memory[k] for k in ('weights', 'caches', 'activations', 'working')) / 2 ** 20:.0f} MiB" in page.locator("#memory").inner_text()
     expect(page.locator("#queue")).to_contain_text("Waiting")
     expect(page.locator("#context")).to_contain_text("of 65,536")
@@ -452,8 +485,8 @@ def test_the_panel_shows_the_figures_of_the_answer(quick, visit):
     expect(page.locator("#plan")).to_contain_text("cpu")
 
 
-def test_a_running_answer_shows_its_speed(slow, visit):
-    page = visit(slow)
+def test_a_running_answer_shows_its_speed(server, visit):
+    page = visit(server, settings=LONG)
     send(page, "Tell me a story.", wait=False)
     expect(page.locator("#speed-of")).to_have_text("now")
     page.keyboard.press("Escape")
@@ -468,8 +501,8 @@ def names(page):
       [e.outerHTML.slice(0, 90), (e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent || '').trim()])""")
 
 
-def test_everything_has_a_name_and_the_page_has_a_shape(quick, visit):
-    page = visit(quick, settings={**GREEDY, "tools": json.dumps([WEATHER])})
+def test_everything_has_a_name_and_the_page_has_a_shape(server, visit):
+    page = visit(server, settings={**GREEDY, "tools": json.dumps([WEATHER])})
     send(page, "What is the weather in Paris?")
     for tab in ("live", "settings"):
         page.click("#tab-" + tab)
@@ -483,15 +516,15 @@ def test_everything_has_a_name_and_the_page_has_a_shape(quick, visit):
     assert shape == {"h1": 1, "main": 1, "lang": "en", "log": "log", "live": "polite", "twice": [], "broken": 0, "icons": 0, "uses": 0}
 
 
-def test_a_screen_reader_hears_the_answer(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_a_screen_reader_hears_the_answer(server, visit):
+    page = visit(server, settings=GREEDY)
     send(page, TANK)
     expect(page.locator("#spoken")).to_contain_text("Answer: ")
     expect(page.locator("#spoken")).to_contain_text("114")
 
 
-def test_keyboard_alone(quick, visit):
-    page = visit(quick, settings=GREEDY)
+def test_keyboard_alone(server, visit):
+    page = visit(server, settings=GREEDY)
     page.evaluate("document.activeElement.blur()")
     page.evaluate("document.body.focus()")
     page.keyboard.press("Shift+Tab")
@@ -546,8 +579,8 @@ WIDE = "| a | b |\n|---|---|\n" + "| " + "word" * 60 + " | x |\n\n```\n" + "x" *
 
 
 @pytest.mark.parametrize("width, height", [(320, 600), (390, 844), (820, 1100), (1180, 800)])
-def test_no_sideways_scrolling(quick, visit, width, height):
-    page = visit(quick, width=width, height=height, settings={**GREEDY, "max_tokens": "40"}, has_touch=width < 800)
+def test_no_sideways_scrolling(server, visit, width, height):
+    page = visit(server, width=width, height=height, settings={**GREEDY, "max_tokens": "40"}, has_touch=width < 800)
     page.fill("#message", "Copy this text exactly:\n" + "u" * 300)
     page.click("#go")
     page.wait_for_selector(DONE)
@@ -587,8 +620,8 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_follow_the_system_and_can_be_read(quick, visit, scheme):
-    page = visit(quick, settings={**GREEDY, "tools": json.dumps([WEATHER])}, color_scheme=scheme)
+def test_light_and_dark_follow_the_system_and_can_be_read(server, visit, scheme):
+    page = visit(server, settings={**GREEDY, "tools": json.dumps([WEATHER])}, color_scheme=scheme)
     send(page, TANK)
     send(page, "What is the weather in Paris?")
     page.click("article.assistant summary >> nth=0")
@@ -607,8 +640,8 @@ def test_light_and_dark_follow_the_system_and_can_be_read(quick, visit, scheme):
     assert page.evaluate("getComputedStyle(document.querySelector('main')).backgroundColor") != shade
 
 
-def test_reduced_motion_is_respected(slow, visit):
-    page = visit(slow, reduced_motion="reduce")
+def test_reduced_motion_is_respected(server, visit):
+    page = visit(server, settings=LONG, reduced_motion="reduce")
     send(page, QUESTION, wait=False)
     page.wait_for_selector(LAST + "[aria-busy=true]")
     assert page.evaluate("document.getAnimations().length") == 0
