@@ -2,10 +2,11 @@
 
     tools/soak.py [--seconds 3600] [--clients 4] [--model FOLDER] [--report FILE.json]
 
-First every conversation of the mix runs alone and its greedy or seeded answers are kept. Then the clients draw from the
-mix at random, at once: chats of several turns, tool rounds through all three APIs, n choices, streams, stop strings,
-thinking budgets, log-probabilities, clients that leave and requests that are wrong. Every answer must equal its lone run
-byte by byte. At the end: the same number of open files as at the beginning, and no growth of memory in the last half.
+First every conversation of the mix runs alone, twice: as it is, and with a stranger's request before each of its later
+turns. Those are the two ways a later turn can be computed, from the live session or from a prompt read anew; their last
+bits differ, and so may their texts (docs/ARCHITECTURE.md, on equality). Then the clients draw from the mix at random, at once: chats of several turns, tool rounds through all three APIs, n choices, streams, stop strings,
+thinking budgets, log-probabilities, clients that leave and requests that are wrong. Every answer must equal, byte by byte, the
+lone run whose turns were computed the same way, as the usage of each answer tells (`cached_tokens`). At the end: the same number of open files as at the beginning, and no growth of memory in the last half.
 """
 
 import argparse
@@ -33,10 +34,19 @@ class Failure(Exception):
 
 
 class Client:
-    """One HTTP connection that is opened anew now and then."""
+    """One HTTP connection that is opened anew now and then; `way` says of each turn whether it went on from the live session."""
 
-    def __init__(self, port):
+    def __init__(self, port, apart=False):
         self.port, self.connection = port, None
+        self.apart, self.way = apart, []
+
+    def turn(self, body):
+        """A chat completion, one of several in a conversation."""
+        if self.apart and self.way:
+            ok(*self.post("/v1/completions", {"prompt": "a stranger", "max_tokens": 1}))
+        whole = ok(*self.post("/v1/chat/completions", body))
+        self.way.append(whole["usage"]["prompt_tokens_details"]["cached_tokens"] > 0)
+        return whole["choices"][0]["message"]
 
     def post(self, path, body):
         if self.connection is None:
@@ -105,9 +115,7 @@ def turns(first, second):
         history = [{"role": "user", "content": first}]
         out = []
         for question in (second, None):
-            answer = ok(*client.post("/v1/chat/completions", {"messages": history, "temperature": 0, "max_tokens": 40,
-                                                              "reasoning_effort": "none"}))
-            text = answer["choices"][0]["message"]["content"]
+            text = client.turn({"messages": history, "temperature": 0, "max_tokens": 40, "reasoning_effort": "none"})["content"]
             out.append(text)
             if question:
                 history += [{"role": "assistant", "content": text}, {"role": "user", "content": question}]
@@ -120,7 +128,7 @@ def tool_round(city):
         tools = [{"type": "function", "function": WEATHER}]
         history = [{"role": "user", "content": f"What is the weather in {city}?"}]
         body = {"tools": tools, "temperature": 0, "max_tokens": 80}
-        message = ok(*client.post("/v1/chat/completions", {**body, "messages": history}))["choices"][0]["message"]
+        message = client.turn({**body, "messages": history})
         calls = [c["function"] for c in message.get("tool_calls") or []]
         for call in calls:
             json.loads(call["arguments"])
@@ -129,8 +137,7 @@ def tool_round(city):
             return [calls, None]
         for call in message.get("tool_calls") or []:
             history.append({"role": "tool", "tool_call_id": call["id"], "content": '{"sky": "clear", "degrees": 21}'})
-        final = ok(*client.post("/v1/chat/completions", {**body, "messages": history}))["choices"][0]["message"]
-        return [calls, final["content"]]
+        return [calls, client.turn({**body, "messages": history})["content"]]
     return run
 
 
@@ -242,13 +249,15 @@ def main():
     samples = []
     try:
         items = mix()
-        alone = {}
-        client = Client(port)
-        for name, run in items.items():
-            alone[name] = run(client)
-            client.close()
+        alone = {}  # (name, way) -> answer
+        for apart in (False, True):
+            for name, run in items.items():
+                client = Client(port, apart)
+                got = run(client)
+                client.close()
+                alone[name, tuple(client.way)] = got
         _, files = figures(process.pid)
-        print(f"soak: {len(items)} conversations alone, {files} open files; now {arguments.clients} clients for "
+        print(f"soak: {len(items)} conversations alone in {len(alone)} ways, {files} open files; now {arguments.clients} clients for "
               f"{arguments.seconds:.0f} s", flush=True)
         end = time.monotonic() + arguments.seconds
 
@@ -258,9 +267,11 @@ def main():
             while time.monotonic() < end and not failures:
                 name = rng.choice(sorted(items))
                 try:
+                    mine.way = []
                     got = items[name](mine)
-                    if got != alone[name]:
-                        raise Failure(f"alone {alone[name]!r}\nnow   {got!r}")
+                    expected = alone[name, tuple(mine.way)]
+                    if got != expected:
+                        raise Failure(f"way {mine.way}: alone {expected!r}\nnow   {got!r}")
                 except (Failure, OSError, http.client.HTTPException, ValueError, KeyError) as error:
                     with lock:
                         failures.append(f"{name}: {type(error).__name__}: {error}")
