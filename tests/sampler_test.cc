@@ -1,6 +1,7 @@
 #include "backend/sampler.h"
 
 #include "base/error.h"
+#include "support/distribution.h"
 
 #include <gtest/gtest.h>
 
@@ -18,34 +19,7 @@ std::vector<float> some_logits(int64_t n, uint64_t seed) {
   return x;
 }
 
-// The distribution that the rule defines, computed the slow way: sort everything, filter,
-// normalise.
-std::vector<double> slow_distribution(std::vector<float> logits, const SamplerParams& p) {
-  const size_t n = logits.size();
-  std::vector<int> order(n);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
-  std::vector<double> w(n, 0.0);
-  for (size_t i = 0; i < n; ++i)
-    if (p.top_k <= 0 || i < static_cast<size_t>(p.top_k))
-      w[order[i]] =
-          std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / p.temperature);
-  const double total = std::accumulate(w.begin(), w.end(), 0.0);
-  double seen = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (seen >= p.top_p * total || w[order[i]] < p.min_p) {
-      w[order[i]] = 0;
-    } else {
-      seen += w[order[i]];
-    }
-  }
-  const double kept = std::accumulate(w.begin(), w.end(), 0.0);
-  for (double& x : w) x /= kept;
-  return w;
-}
-
-// Chi-square over fixed seeds: deterministic, so it cannot flicker. The bound is the 99.9 % point
-// for df degrees (Wilson-Hilferty).
+// Over fixed seeds: deterministic, so it cannot flicker.
 TEST(Sampler, DrawsFollowTheDistribution) {
   const std::vector<float> logits = some_logits(24, 5);
   for (const SamplerParams& base : {SamplerParams{.temperature = 1.0},
@@ -53,7 +27,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
                                     SamplerParams{.temperature = 1.7, .top_p = 0.7},
                                     SamplerParams{.temperature = 1.2, .min_p = 0.2},
                                     SamplerParams{.temperature = 0.8, .top_k = 5}}) {
-    const std::vector<double> expected = slow_distribution(logits, base);
+    const std::vector<double> expected = test::slow_distribution(logits, base);
     std::vector<int> count(logits.size());
     Sampler sampler(static_cast<int64_t>(logits.size()));
     sampler.reset({});
@@ -63,19 +37,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
       p.seed = static_cast<uint64_t>(i / 100);
       ++count[sampler.sample(logits, p, i % 100)];
     }
-    double chi = 0;
-    int df = -1;
-    for (size_t t = 0; t < count.size(); ++t) {
-      if (expected[t] == 0) {
-        EXPECT_EQ(count[t], 0) << "token " << t << " is filtered out";
-        continue;
-      }
-      const double e = expected[t] * kDraws;
-      chi += (count[t] - e) * (count[t] - e) / e;
-      ++df;
-    }
-    const double h = 2.0 / (9.0 * df), bound = df * std::pow(1 - h + 3.09 * std::sqrt(h), 3);
-    EXPECT_LT(chi, bound) << "temperature " << base.temperature;
+    test::expect_distribution(count, expected, cat("temperature ", base.temperature));
   }
 }
 

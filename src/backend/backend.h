@@ -18,7 +18,8 @@
 
 namespace spk {
 
-// Blocks a back end may take whole. What is fused is decided once, at load, from the plan.
+// Blocks a back end may take whole in steps of at most kMaxVerify rows that are not part of a
+// prompt; the bits are those of the verbs. What is fused is decided once, at load, from the plan.
 enum class Block : uint8_t { kKda, kMla, kMoe, kFfn };
 inline constexpr int kBlocks = 4;
 

@@ -11,7 +11,10 @@ struct Run {
   Backend& b;
   const ModelShape& s;
 
-  bool fused(Block block) const { return model.plan.fused[static_cast<int>(block)]; }
+  bool fused(Block block) const {
+    return step.kind != StepKind::kPrefill && step.rows <= kMaxVerify &&
+           model.plan.fused[static_cast<int>(block)];
+  }
 
   // t.h -> t.o
   void kda(const Kda& w, const LayerState& state, const Scratch& t) const {

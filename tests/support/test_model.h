@@ -15,9 +15,11 @@ namespace spk::test {
 class TestModel {
  public:
   explicit TestModel(const std::string& backend_name = "reference", uint64_t seed = 1,
-                     Release release = Release::kFp4, const std::string& patch = "{}")
+                     Release release = Release::kFp4, const std::string& patch = "{}",
+                     const BackendOptions& options = {})
       : written(small_config(patch), release, seed), source(written.open()) {
-    backend = backend_name == "reference" ? make_reference_backend({}) : make_cpu_backend({});
+    backend =
+        backend_name == "reference" ? make_reference_backend(options) : make_cpu_backend(options);
     const ModelConfig config = written.parsed();
     backend->prepare(config.shape);
     tensors = bind_tensors(config, *source);

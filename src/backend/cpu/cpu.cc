@@ -182,6 +182,25 @@ std::string CpuBackend::expert_kernel(const Weight& weight) const {
              ", groups of ", kGroup);
 }
 
+// A fused block gives each head to one worker: with more workers than heads the verbs, which also
+// cut a head into columns and a context into segments, are quicker.
+FusionPlan CpuBackend::plan() const {
+  FusionPlan plan;
+  if (shape_.heads < team_.size()) return plan;
+  plan.fused[static_cast<int>(spk::Block::kKda)] = true;
+  plan.fused[static_cast<int>(spk::Block::kMla)] = true;
+  plan.text =
+      "KDA by heads from convolution to gated norm, MLA by heads from queries to gated values; at "
+      "most 6 joins a layer";
+  return plan;
+}
+
+void CpuBackend::fused(spk::Block block, const Layer& layer, const LayerState& state,
+                       const Scratch& t) {
+  SPK_CHECK(block == spk::Block::kKda || block == spk::Block::kMla);
+  block == spk::Block::kKda ? fused_kda(layer.kda, state, t) : fused_mla(layer.mla, state, t);
+}
+
 double CpuBackend::read_bandwidth() {
   // The buffer counts like everything else: against the limit, and as a part of the 15 % + 64 MiB
   // that a model may take beside its weights and caches.

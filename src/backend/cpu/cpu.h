@@ -62,6 +62,9 @@ struct Product {
   float* const* y;  // [n]
 };
 
+// Queries of attention in a task at most: 16 * 576 floats of queries and 16 * 512 of sums, 68 KiB.
+inline constexpr int64_t kAttendTile = 16;
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options);
@@ -118,6 +121,10 @@ class CpuBackend final : public Backend {
   void join(const Rows& a, const Rows& b, const Rows& y) override;
   void logits(const Rows& hidden, const LmHead& head, const Rows& y) override;
 
+  FusionPlan plan() const override;
+  void fused(spk::Block block, const Layer& layer, const LayerState& state,
+             const Scratch& t) override;
+
  private:
   // One live chunk of one head (cpu_kda_chunk.cc) and one tile of attention (cpu_attend.cc).
   struct KdaRows {
@@ -129,9 +136,11 @@ class CpuBackend final : public Backend {
   };
   struct Attention {
     const Rows &q_latent, &q, &latent, &z;
-    int64_t tile;      // queries (row, head) per task
-    int64_t queries;   // rows * heads
-    int64_t segments;  // of the last row
+    int64_t tile;  // queries per task at most
+    // A query is (row, head): number u is row u / heads and head first_head + u % heads.
+    int64_t first_head, heads;
+    int64_t row_of_query(int64_t u) const { return u / heads; }
+    int64_t head_of_query(int64_t u) const { return first_head + u % heads; }
   };
   // A piece of attention: the weighted sum over some positions, to be merged by its largest score
   // and its weight sum.
@@ -161,6 +170,11 @@ class CpuBackend final : public Backend {
     }
     ++counters_.joins;
     team_.for_each_task(tasks, fn);
+  }
+  // The same over rows, of which the few of a decode or verify pass are the caller's work.
+  template <typename F>
+  void run_rows(int64_t rows, int64_t row_work, F&& fn) {
+    run_tasks(rows, rows <= kMaxVerify ? 0 : rows * row_work, fn);
   }
   // A join costs about 1 us; 16,384 multiply-adds in vector code about as much.
   static constexpr int64_t kJoinWorth = 1 << 15;
@@ -194,10 +208,25 @@ class CpuBackend final : public Backend {
   void fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first, int64_t last,
                   float* work);
   void mix_head(const KdaRows& h, int64_t first, int64_t last, float* work);
+  void mix_columns(KdaRows rows, const LayerState& state, int64_t first, int64_t columns,
+                   float* work);
+  void conv_channels(const Rows& x, int64_t s, const Kda& w, const LayerState& state, int64_t first,
+                     int64_t n);
+  void gate_head(float* f, int64_t head, const Kda& w) const;
+  void norm_gate_head(float* o, const float* gate, int64_t head, const Weight& o_norm) const;
+  void count_tails(const LayerState& state);
+  void count_states();
+  void fused_kda(const Kda& w, const LayerState& state, const Scratch& t);
 
   void rotate(float* x,
               int64_t row);  // rope columns of one head, by the position of this step's row
   void update_rope_table(int64_t rows);
+  void rope_head(const Rows& q, int64_t row, int64_t head);
+  void absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent, int64_t head, int64_t first,
+              int64_t columns, float* decoded);
+  void gate_value(float* o, const float* gates, int64_t head) const;
+  int64_t attended_bytes(int64_t rows, const LayerState& state) const;
+  void fused_mla(const Mla& w, const LayerState& state, const Scratch& t);
   void attend_segment(const Attention& a, int64_t first_query, int64_t count, int64_t segment,
                       const Partial& to, float* work);
   void attend_tile(const Attention& a, int64_t first_query, int64_t count, float* work);
@@ -223,7 +252,7 @@ class CpuBackend final : public Backend {
   void quantise_pairs(const Rows& h, float* memory);
   void multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
                        float* const* y, int64_t at, bool few, int worker);
-  void choose(float* biased, int32_t* ids);  // groups and top-k over one row of scores
+  void choose(const float* biased, int32_t* ids);  // groups and top-k over one row of scores
 
   // ---- memory ----
   void account(size_t bytes, std::string_view label);

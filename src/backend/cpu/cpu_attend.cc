@@ -21,8 +21,6 @@ namespace {
 constexpr int64_t kBlock =
     128;  // 128 * 576 floats: 288 KiB of cache rows stay in L2 between scores and sums
 constexpr int64_t kSegment = 1024;  // a context of 256K has 256 of them
-constexpr int64_t kTile =
-    16;  // queries at most; 16 * 576 floats of queries and 16 * 512 of sums: 68 KiB
 
 }  // namespace
 
@@ -34,14 +32,14 @@ int64_t CpuBackend::attend_floats(int64_t tile) const {
 
 void CpuBackend::attend_segment(const Attention& a, int64_t first_query, int64_t count,
                                 int64_t segment, const Partial& to, float* work) {
-  const int64_t heads = shape_.heads, latent = shape_.latent, width = latent + shape_.rope;
+  const int64_t latent = shape_.latent, width = latent + shape_.rope;
   const float scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   float* scores = work + a.tile * width;
-  const float* queries[kTile];
-  float* score_rows[kTile];
-  int64_t seen[kTile];  // positions that the query sees
+  const float* queries[kAttendTile];
+  float* score_rows[kAttendTile];
+  int64_t seen[kAttendTile];  // positions that the query sees
   for (int64_t t = 0; t < count; ++t) {
-    const int64_t i = (first_query + t) / heads, h = (first_query + t) % heads;
+    const int64_t i = a.row_of_query(first_query + t), h = a.head_of_query(first_query + t);
     float* query = work + t * width;
     std::copy_n(row_of(a.q_latent, i) + h * latent, latent, query);
     std::copy_n(row_of(a.q, i) + h * (shape_.nope + shape_.rope) + shape_.nope, shape_.rope,
@@ -102,7 +100,7 @@ void CpuBackend::merge(const Partial& from, const Partial& to, int64_t count, bo
 void CpuBackend::finish(const Attention& a, int64_t first_query, int64_t count,
                         const Partial& total) const {
   for (int64_t t = 0; t < count; ++t) {
-    const int64_t i = (first_query + t) / shape_.heads, h = (first_query + t) % shape_.heads;
+    const int64_t i = a.row_of_query(first_query + t), h = a.head_of_query(first_query + t);
     kernels_.scale(1.f / total.sum[t], total.z + t * shape_.latent,
                    row_of(a.z, i) + h * shape_.latent, shape_.latent);
   }
@@ -116,7 +114,7 @@ void CpuBackend::attend_tile(const Attention& a, int64_t first_query, int64_t co
     return p;
   };
   const Partial piece = partial(), total = partial();
-  const int64_t last_row = (first_query + count - 1) / shape_.heads;
+  const int64_t last_row = a.row_of_query(first_query + count - 1);
   const int64_t segments = ceil_div(step_.first_position + last_row + 1, kSegment);
   for (int64_t s = 0; s < segments; ++s) {
     attend_segment(a, first_query, count, s, piece, work);
@@ -125,19 +123,23 @@ void CpuBackend::attend_tile(const Attention& a, int64_t first_query, int64_t co
   finish(a, first_query, count, total);
 }
 
+int64_t CpuBackend::attended_bytes(int64_t rows, const LayerState& state) const {
+  return (step_.first_position + rows) * state.latent.cols * static_cast<int64_t>(sizeof(float));
+}
+
 void CpuBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
                                const Rows& z) {
   const int64_t queries = q.rows * shape_.heads, workers = team_.size();
   const int64_t positions = step_.first_position + q.rows;
   const int64_t segments = ceil_div(positions, kSegment);
   // Small tiles keep all workers busy, large ones read the cache less often.
-  const int64_t tile = std::clamp<int64_t>(ceil_div(queries, workers), 1, kTile);
+  const int64_t tile = std::clamp<int64_t>(ceil_div(queries, workers), 1, kAttendTile);
   const int64_t tiles = ceil_div(queries, tile);
-  const Attention a{q_latent, q, state.latent, z, tile, queries, segments};
+  const Attention a{q_latent, q, state.latent, z, tile, 0, shape_.heads};
   const int64_t work = queries * positions * (2 * shape_.latent + shape_.rope);
   reserve_workers(attend_floats(tile));
   const auto count_of = [&](int64_t t) { return std::min(tile, queries - t * tile); };
-  counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
+  counters_.state_bytes += static_cast<uint64_t>(attended_bytes(q.rows, state));
   if (tiles >= workers || segments == 1) {
     run_tasks(tiles, work, [&](int64_t t, int worker) {
       attend_tile(a, t * tile, count_of(t), worker_floats(worker, attend_floats(tile)));

@@ -36,47 +36,57 @@ void CpuBackend::fold_tail(const LayerState& state, int64_t s, int64_t rows, int
 void CpuBackend::conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
                            const LayerState& state) {
   const Rows* const in[3] = {&q, &k, &v};
-  const Weight* const taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
-  const int64_t past = shape_.conv_kernel - 1;
-  const bool verify = step_.kind == StepKind::kVerify;
-  for (int64_t s = 0; s < 3; ++s)
-    SPK_CHECK(in[s]->cols % kLanes == 0 && taps[s]->rows == in[s]->cols);
   const int64_t blocks = ceil_div(q.cols, kChannelBlock);
   run_tasks(3 * blocks, 3 * q.rows * q.cols * kExpCost, [&](int64_t task, int) {
     const int64_t s = task / blocks, first = task % blocks * kChannelBlock;
-    const int64_t n = std::min(kChannelBlock, q.cols - first);
-    fold_tail(state, s, step_.fold, first, n);
-    Conv c{row_of(*in[s], 0),      in[s]->rows,
-           in[s]->stride,          row_of(state.conv_tail, s * past),
-           state.conv_tail.stride, floats_of(*taps[s]),
-           taps[s]->rows,          shape_.conv_kernel};
-    float copy[kMaxPast * kChannelBlock];  // a verify pass leaves the tail as it is
-    if (verify) {
-      for (int64_t i = 0; i < c.rows; ++i)
-        std::copy_n(row_of(*in[s], i) + first, n,
-                    row_of(state.record_in, s * kMaxVerify + i) + first);
-      for (int64_t j = 0; j < past; ++j)
-        std::copy_n(c.tail + j * c.tail_stride + first, n, copy + j * kChannelBlock);
-      c.tail = copy - first;  // conv adds the channel to it
-      c.tail_stride = kChannelBlock;
-    }
-    kernels_.conv(c, first, first + n);
+    conv_channels(*in[s], s, w, state, first, std::min(kChannelBlock, q.cols - first));
   });
+  count_tails(state);
+}
+
+void CpuBackend::count_tails(const LayerState& state) {
   counters_.state_bytes +=
       static_cast<uint64_t>(2 * state.conv_tail.rows * state.conv_tail.cols) * sizeof(float);
 }
 
-void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
+// Channels [first, first + n) of stream s (q, k, v), at most kChannelBlock.
+void CpuBackend::conv_channels(const Rows& x, int64_t s, const Kda& w, const LayerState& state,
+                               int64_t first, int64_t n) {
+  const Weight* const taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
+  const int64_t past = shape_.conv_kernel - 1;
+  SPK_DCHECK(x.cols % kLanes == 0 && taps[s]->rows == x.cols && n <= kChannelBlock);
+  fold_tail(state, s, step_.fold, first, n);
+  Conv c{row_of(x, 0),
+         x.rows,
+         x.stride,
+         row_of(state.conv_tail, s * past),
+         state.conv_tail.stride,
+         floats_of(*taps[s]),
+         taps[s]->rows,
+         shape_.conv_kernel};
+  float copy[kMaxPast * kChannelBlock];  // a verify pass leaves the tail as it is
+  if (step_.kind == StepKind::kVerify) {
+    for (int64_t i = 0; i < c.rows; ++i)
+      std::copy_n(row_of(x, i) + first, n, row_of(state.record_in, s * kMaxVerify + i) + first);
+    for (int64_t j = 0; j < past; ++j)
+      std::copy_n(c.tail + j * c.tail_stride + first, n, copy + j * kChannelBlock);
+    c.tail = copy - first;  // conv adds the channel to it
+    c.tail_stride = kChannelBlock;
+  }
+  kernels_.conv(c, first, first + n);
+}
+
+void CpuBackend::gate_head(float* f, int64_t head, const Kda& w) const {
   const int64_t d = shape_.head_dim;
-  const float* bias = floats_of(w.dt_bias);
-  const float* a_log = floats_of(w.a_log);
-  const auto lowest = static_cast<float>(shape_.kda_lower_bound);
+  float rate;
+  kernels_.exp_of(floats_of(w.a_log) + head, &rate, 1);
+  kernels_.gate(f + head * d, floats_of(w.dt_bias) + head * d, rate,
+                static_cast<float>(shape_.kda_lower_bound), d);
+}
+
+void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
   run_tasks(f.rows, f.rows * f.cols * kExpCost, [&](int64_t i, int) {
-    for (int64_t h = 0; h < shape_.heads; ++h) {
-      float rate;
-      kernels_.exp_of(a_log + h, &rate, 1);
-      kernels_.gate(row_of(f, i) + h * d, bias + h * d, rate, lowest, d);
-    }
+    for (int64_t h = 0; h < shape_.heads; ++h) gate_head(row_of(f, i), h, w);
     kernels_.sigmoid(row_of(b, i), b.cols);
   });
 }
@@ -161,21 +171,64 @@ void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows
   }
   run_tasks(heads * parts, q.rows * heads * d * d * 4, [&](int64_t task, int worker) {
     const int64_t head = task / parts, first = task % parts * columns;
-    float* work = worker_floats(worker, rows_floats + copy_floats);
-    KdaRows rows{
-        q,    k,      v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride,
-        head, nullptr};
-    if (verify) {
-      float* copy = work + rows_floats;
-      for (int64_t i = 0; i < d; ++i)
-        std::copy_n(rows.state + i * rows.state_stride + first, columns, copy + i * columns);
-      rows.state = copy - first;  // columns keep their numbers
-      rows.state_stride = columns;
-      rows.record = &state;
-    }
-    mix_head(rows, first, first + columns, work);
+    mix_columns({q, k, v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride,
+                 head, nullptr},
+                state, first, columns, worker_floats(worker, rows_floats + copy_floats));
   });
-  counters_.state_bytes += static_cast<uint64_t>(2 * heads * d * d) * sizeof(float);
+  count_states();
+}
+
+void CpuBackend::count_states() {
+  counters_.state_bytes +=
+      static_cast<uint64_t>(2 * shape_.heads * shape_.head_dim * shape_.head_dim) * sizeof(float);
+}
+
+// Value columns [first, first + columns) of a head; work: 3 D floats, and in a verify pass
+// D * columns for the private copy.
+void CpuBackend::mix_columns(KdaRows rows, const LayerState& state, int64_t first, int64_t columns,
+                             float* work) {
+  const int64_t d = shape_.head_dim;
+  if (step_.kind == StepKind::kVerify) {
+    float* copy = work + 3 * d;
+    for (int64_t i = 0; i < d; ++i)
+      std::copy_n(rows.state + i * rows.state_stride + first, columns, copy + i * columns);
+    rows.state = copy - first;  // columns keep their numbers
+    rows.state_stride = columns;
+    rows.record = &state;
+  }
+  mix_head(rows, first, first + columns, work);
+}
+
+// Everything between the two products, a head a task. A head's records are this task's alone, so
+// that it may fold them and then write them again.
+void CpuBackend::fused_kda(const Kda& w, const LayerState& state, const Scratch& t) {
+  const int64_t d = shape_.head_dim, heads = shape_.heads, n = heads * d;
+  const Rows q = t.q.slice_cols(0, n), k = t.k.slice_cols(0, n), v = t.v.slice_cols(0, n);
+  const Rows o = t.mix.slice_cols(0, n);
+  const Weight* in[] = {&w.q, &w.k, &w.v, &w.f, &w.g, &w.b};
+  const Rows out[] = {q, k, v, t.f, t.g, t.beta};
+  matmul_many(t.h, in, out);
+  for (int64_t i = 0; i < t.beta.rows; ++i) kernels_.sigmoid(row_of(t.beta, i), t.beta.cols);
+  const Rows* const streams[3] = {&q, &k, &v};
+  const int64_t floats = 3 * d + (step_.kind == StepKind::kVerify ? d * d : 0);
+  reserve_workers(floats);
+  run_tasks(heads, q.rows * n * (4 * d + 6 * kExpCost), [&](int64_t head, int worker) {
+    const int64_t at = head * d;
+    float* work = worker_floats(worker, floats);
+    for (int64_t s = 0; s < 3; ++s)
+      for (int64_t c = 0; c < d; c += kChannelBlock)
+        conv_channels(*streams[s], s, w, state, at + c, std::min(kChannelBlock, d - c));
+    for (int64_t i = 0; i < q.rows; ++i) gate_head(row_of(t.f, i), head, w);
+    fold_state(state, step_.fold, head, 0, d, work);
+    mix_columns({q, k, v, t.f, t.beta, o, row_of(state.kda_state, at), state.kda_state.stride, head,
+                 nullptr},
+                state, 0, d, work);
+    for (int64_t i = 0; i < q.rows; ++i)
+      norm_gate_head(row_of(o, i), row_of(t.g, i), head, w.o_norm);
+  });
+  count_tails(state);
+  count_states();
+  matmul(o, w.o, t.o);
 }
 
 }  // namespace spk::cpu

@@ -10,7 +10,8 @@
 namespace spk::cpu {
 namespace {
 
-constexpr int64_t kAbsorbRows = 16;  // weight rows decoded at a time: 16 * 512 floats are 32 KiB
+constexpr int64_t kAbsorbRows = 16;     // weight rows decoded at a time: 16 * 512 floats are 32 KiB
+constexpr int64_t kFewPositions = 512;  // 512 * 576 floats of cached rows stay near a processor
 constexpr int64_t kAbsorbColumns =
     128;  // least columns of a task: decode() starts at multiples of 128
 
@@ -47,10 +48,13 @@ void CpuBackend::rotate(float* x, int64_t row) {
 
 void CpuBackend::rope(const Rows& q) {
   update_rope_table(q.rows);
-  const int64_t width = shape_.nope + shape_.rope;
   run_tasks(q.rows, q.rows * shape_.heads * shape_.rope * 2, [&](int64_t i, int) {
-    for (int64_t h = 0; h < shape_.heads; ++h) rotate(row_of(q, i) + h * width + shape_.nope, i);
+    for (int64_t h = 0; h < shape_.heads; ++h) rope_head(q, i, h);
   });
+}
+
+void CpuBackend::rope_head(const Rows& q, int64_t row, int64_t head) {
+  rotate(row_of(q, row) + head * (shape_.nope + shape_.rope) + shape_.nope, row);
 }
 
 void CpuBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) {
@@ -68,7 +72,22 @@ void CpuBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const La
 }
 
 // q_latent[h] = sum over nope rows of W_UK[h], weighted by q: weight rows are decoded a few at a
-// time and multiplied from the left, so that they need no transposition.
+// time and multiplied from the left, so that they need no transposition. Columns [first, first +
+// columns) of the latent; decoded: kAbsorbRows * columns floats.
+void CpuBackend::absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent, int64_t head,
+                        int64_t first, int64_t columns, float* decoded) {
+  const int64_t row = head * (shape_.nope + shape_.v_dim);
+  for (int64_t d = 0; d < shape_.nope; d += kAbsorbRows) {
+    const int64_t count = std::min(kAbsorbRows, shape_.nope - d);
+    for (int64_t r = 0; r < count; ++r)
+      kernels_.decode(kv_b, row + d + r, first, first + columns, decoded + r * columns);
+    kernels_.gemm({q.rows, columns, count, row_of(q, 0) + head * (shape_.nope + shape_.rope) + d,
+                   q.stride, 1, decoded, columns,
+                   row_of(q_latent, 0) + head * shape_.latent + first, q_latent.stride,
+                   d == 0 ? Accumulate::kSet : Accumulate::kAdd});
+  }
+}
+
 void CpuBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) {
   const int64_t per_head = shape_.nope + shape_.v_dim, latent = shape_.latent;
   const Matrix w = matrix_of(kv_b);
@@ -80,15 +99,7 @@ void CpuBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_
   const int64_t work = q.rows * shape_.heads * shape_.nope * latent;
   run_tasks(shape_.heads * parts, work, [&](int64_t task, int worker) {
     const int64_t h = task / parts, first = task % parts * columns;
-    float* decoded = worker_floats(worker, kAbsorbRows * columns);
-    for (int64_t d = 0; d < shape_.nope; d += kAbsorbRows) {
-      const int64_t count = std::min(kAbsorbRows, shape_.nope - d);
-      for (int64_t r = 0; r < count; ++r)
-        kernels_.decode(w, h * per_head + d + r, first, first + columns, decoded + r * columns);
-      kernels_.gemm({q.rows, columns, count, row_of(q, 0) + h * (shape_.nope + shape_.rope) + d,
-                     q.stride, 1, decoded, columns, row_of(q_latent, 0) + h * latent + first,
-                     q_latent.stride, d == 0 ? Accumulate::kSet : Accumulate::kAdd});
-    }
+    absorb(w, q, q_latent, h, first, columns, worker_floats(worker, kAbsorbRows * columns));
   });
   counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.nope / per_head);
 }
@@ -119,6 +130,74 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
                              first, few, worker);
             });
   counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.v_dim / per_head);
+}
+
+// Everything between the products that take the layer's input and the output projection: a task
+// takes some heads of all rows from their low-rank queries to their gated values.
+void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch& t) {
+  const int64_t heads = shape_.heads, width = shape_.nope + shape_.rope, v = shape_.v_dim;
+  const int64_t latent = shape_.latent, n = t.h.rows, positions = step_.first_position + n;
+  const bool low_rank = shape_.q_lora > 0;
+  const Rows q = t.q.slice_cols(0, heads * width), o = t.mix.slice_cols(0, heads * v);
+  const Weight* in[] = {&w.kv_a, &w.g, low_rank ? &w.q_a : &w.q};
+  const Rows out[] = {t.kv, t.beta, low_rank ? t.q_a : q};
+  matmul_many(t.h, in, out);
+  latent_append(t.kv, w.kv_a_norm, state);  // the rope table too
+  const float* queries[kMaxVerify];
+  Inputs low{queries};
+  if (low_rank) {
+    rms_norm(t.q_a, w.q_a_norm, t.q_a);
+    for (int64_t i = 0; i < n; ++i) queries[i] = row_of(t.q_a, i);
+    if (takes_rounded(w.q_b, true))
+      low.rounded = round_rows({queries, static_cast<size_t>(n)}, shape_.q_lora).data();
+    count(w.q_b);
+  }
+  // While the cached rows are few, small tasks even out the workers; of many, each worker should
+  // pass over them once.
+  const int64_t fair = ceil_div(heads, team_.size() * (positions <= kFewPositions ? 4 : 1));
+  const int64_t group = std::min(fair, kAttendTile);
+  const bool rounded = takes_rounded(w.kv_b, true);
+  const int64_t rounded_floats = bf16_size(latent) / 2;
+  const int64_t floats = std::max(
+      {kAbsorbRows * latent, attend_floats(kAttendTile), rounded ? n * rounded_floats : 0});
+  reserve_workers(floats);
+  const Matrix kv_b = matrix_of(w.kv_b);
+  const int64_t work =
+      heads * (2 * n * latent * (shape_.nope + v) + n * positions * (2 * latent + shape_.rope));
+  run_tasks(ceil_div(heads, group), work, [&](int64_t task, int worker) {
+    float* memory = worker_floats(worker, floats);
+    const int64_t first = task * group, last = std::min(first + group, heads);
+    float* y[kMaxVerify];
+    if (low_rank) {
+      for (int64_t i = 0; i < n; ++i) y[i] = row_of(q, i);
+      multiply_block(matrix_of(w.q_b), first * width, last * width, low, n, y, first * width, true,
+                     worker);
+    }
+    for (int64_t h = first; h < last; ++h) {
+      for (int64_t i = 0; i < n; ++i) rope_head(q, i, h);
+      absorb(kv_b, q, t.q_latent, h, 0, latent, memory);
+    }
+    const Attention a{t.q_latent, q, state.latent, t.z, kAttendTile, first, last - first};
+    const int64_t count = n * (last - first);
+    for (int64_t u = 0; u < count; u += kAttendTile)
+      attend_tile(a, u, std::min(kAttendTile, count - u), memory);
+    for (int64_t h = first; h < last; ++h) {
+      const float* x[kMaxVerify];
+      uint16_t* x_rounded[kMaxVerify];
+      for (int64_t i = 0; i < n; ++i) {
+        x[i] = row_of(t.z, i) + h * latent;
+        x_rounded[i] = reinterpret_cast<uint16_t*>(memory + i * rounded_floats);
+        if (rounded) bf16_->round(x[i], latent, x_rounded[i]);
+        y[i] = row_of(o, i) + h * v;
+      }
+      const int64_t row = h * (shape_.nope + v) + shape_.nope;
+      multiply_block(kv_b, row, row + v, {x, rounded ? x_rounded : nullptr}, n, y, 0, true, worker);
+      for (int64_t i = 0; i < n; ++i) gate_value(row_of(o, i), row_of(t.beta, i), h);
+    }
+  });
+  count(w.kv_b);
+  counters_.state_bytes += static_cast<uint64_t>(attended_bytes(n, state));
+  matmul(o, w.dense, t.o);
 }
 
 }  // namespace spk::cpu

@@ -1,5 +1,6 @@
-// Verbs that pass over rows of activations: norms, sums, activations. One row is the caller's work,
-// many are shared out.
+// Verbs that pass over rows of activations: norms, sums, activations. Norms and sums of a decode or
+// verify pass are the caller's work, eight rows of 2,560 columns are about two joins' worth; the
+// rows of a prompt are shared out.
 #include "backend/cpu/cpu.h"
 #include "base/error.h"
 
@@ -15,7 +16,7 @@ constexpr int64_t kExpCost = 16;  // multiply-adds' worth of one sigmoid
 void CpuBackend::rms_norm(const Rows& x, const Weight& w, const Rows& y) {
   const float* weights = floats_of(w);
   const auto eps = static_cast<float>(shape_.eps);
-  run_tasks(x.rows, x.rows * x.cols * 2, [&](int64_t i, int) {
+  run_rows(x.rows, x.cols * 2, [&](int64_t i, int) {
     kernels_.rms_norm(row_of(x, i), weights, eps, x.cols, row_of(y, i));
   });
 }
@@ -23,15 +24,15 @@ void CpuBackend::rms_norm(const Rows& x, const Weight& w, const Rows& y) {
 void CpuBackend::add_rms_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) {
   const float* weights = floats_of(w);
   const auto eps = static_cast<float>(shape_.eps);
-  run_tasks(x.rows, x.rows * x.cols * 3, [&](int64_t i, int) {
+  run_rows(x.rows, x.cols * 3, [&](int64_t i, int) {
     kernels_.add(row_of(x, i), row_of(o, i), x.cols);
     kernels_.rms_norm(row_of(x, i), weights, eps, x.cols, row_of(y, i));
   });
 }
 
 void CpuBackend::add(const Rows& x, const Rows& o) {
-  run_tasks(x.rows, x.rows * x.cols,
-            [&](int64_t i, int) { kernels_.add(row_of(x, i), row_of(o, i), x.cols); });
+  run_rows(x.rows, x.cols,
+           [&](int64_t i, int) { kernels_.add(row_of(x, i), row_of(o, i), x.cols); });
 }
 
 void CpuBackend::swiglu(const Rows& gate, const Rows& up, double limit) {
@@ -40,26 +41,29 @@ void CpuBackend::swiglu(const Rows& gate, const Rows& up, double limit) {
   });
 }
 
+void CpuBackend::norm_gate_head(float* o, const float* gate, int64_t head,
+                                const Weight& o_norm) const {
+  const int64_t at = head * shape_.head_dim;
+  kernels_.norm_gate(o + at, floats_of(o_norm), gate + at, static_cast<float>(shape_.eps),
+                     shape_.head_dim);
+}
+
 void CpuBackend::norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) {
-  const int64_t d = shape_.head_dim;
-  const float* weights = floats_of(o_norm);
-  const auto eps = static_cast<float>(shape_.eps);
   run_tasks(o.rows, o.rows * o.cols * kExpCost, [&](int64_t i, int) {
     for (int64_t h = 0; h < shape_.heads; ++h)
-      kernels_.norm_gate(row_of(o, i) + h * d, weights, row_of(gate, i) + h * d, eps, d);
+      norm_gate_head(row_of(o, i), row_of(gate, i), h, o_norm);
   });
 }
 
+void CpuBackend::gate_value(float* o, const float* gates, int64_t head) const {
+  float g = gates[head];
+  kernels_.sigmoid(&g, 1);
+  kernels_.scale(g, o + head * shape_.v_dim, o + head * shape_.v_dim, shape_.v_dim);
+}
+
 void CpuBackend::head_gate(const Rows& o, const Rows& gate) {
-  const int64_t v = shape_.v_dim;
   run_tasks(o.rows, o.rows * o.cols, [&](int64_t i, int) {
-    float* gates = row_of(gate, i);
-    for (int64_t h = 0; h < shape_.heads; ++h) {
-      float g = gates[h];
-      kernels_.sigmoid(&g, 1);
-      float* head = row_of(o, i) + h * v;
-      kernels_.scale(g, head, head, v);
-    }
+    for (int64_t h = 0; h < shape_.heads; ++h) gate_value(row_of(o, i), row_of(gate, i), h);
   });
 }
 

@@ -38,17 +38,28 @@ int64_t take_largest(float* x, int64_t n) {
 
 }  // namespace
 
-void CpuBackend::choose(float* biased, int32_t* ids) {
+void CpuBackend::choose(const float* biased, int32_t* ids) {
   constexpr int64_t kMaxGroups = 64;
   const int64_t groups = shape_.groups, per_group = shape_.experts / groups;
   SPK_CHECK(groups <= kMaxGroups);
   float score[kMaxGroups];
   for (int64_t g = 0; g < groups; ++g) score[g] = two_largest(biased + g * per_group, per_group);
   for (int64_t kept = 0; kept < shape_.keep_groups; ++kept) take_largest(score, groups);
-  for (int64_t g = 0; g < groups; ++g)  // minus infinity, not 0: biased scores may be negative
-    if (!std::isnan(score[g])) std::fill_n(biased + g * per_group, per_group, kOut);
-  for (int64_t k = 0; k < shape_.top_k; ++k)
-    ids[k] = static_cast<int32_t>(take_largest(biased, shape_.experts));
+  // One pass over the groups that were kept, with the best so far in order: an equal score goes
+  // behind, so that ties keep the lower id.
+  const int64_t top_k = shape_.top_k;
+  int64_t found = 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    if (!std::isnan(score[g])) continue;
+    for (int64_t e = g * per_group; e < (g + 1) * per_group; ++e) {
+      if (found == top_k && !(biased[e] > biased[ids[top_k - 1]])) continue;
+      if (std::isnan(biased[e])) continue;
+      int64_t at = found < top_k ? found++ : top_k - 1;
+      for (; at > 0 && biased[e] > biased[ids[at - 1]]; --at) ids[at] = ids[at - 1];
+      ids[at] = static_cast<int32_t>(e);
+    }
+  }
+  SPK_CHECK(found == top_k);
 }
 
 void CpuBackend::route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
@@ -59,7 +70,7 @@ void CpuBackend::route(const Rows& h, const Moe& moe, const Ints& forced, const 
   const Rows out = {{scores, 0}, 0, n, experts, experts};
   matmul(h, moe.router, out);
   const float* bias = floats_of(moe.bias);
-  run_tasks(n, n * experts * 16, [&](int64_t i, int) {
+  run_rows(n, experts * 16, [&](int64_t i, int) {
     float* s = scores + i * experts;
     kernels_.sigmoid(s, experts);
     int32_t* chosen = row_of(ids, i);
