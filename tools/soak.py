@@ -5,8 +5,8 @@
 First every conversation of the mix runs alone, twice: as it is, and with a stranger's request before each of its later
 turns. Those are the two ways a later turn can be computed, from the live session or from a prompt read anew; their last
 bits differ, and so may their texts (docs/ARCHITECTURE.md, on equality). Then the clients draw from the mix at random, at
-once: chats of several turns, tool rounds through all three APIs, n choices, streams, stop strings, thinking budgets, log-probabilities, clients that leave and requests that are wrong. Every answer must equal, byte by byte, the
-lone run whose turns were computed the same way, as the usage of each answer tells (`cached_tokens`). At the end: the same
+once: chats of several turns, tool rounds through all three APIs, n choices, streams, stop strings, thinking budgets,
+log-probabilities, clients that leave and requests that are wrong. Every answer must equal, byte by byte, the lone run whose turns were computed the same way, as the usage of each answer tells (`cached_tokens`). At the end: the same
 number of open files as at the beginning, and no growth of memory in the last half.
 """
 
