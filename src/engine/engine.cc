@@ -97,6 +97,7 @@ struct Engine::Impl {
     session =
         std::make_unique<Session>(model, *backend, memory.context,
                                   std::min(options.chunk, memory.context), options.draft != 0);
+    policy.emplace(options.draft, session->can_draft() ? kMaxDrafts : 0);
     if (truth) {
       proofs = prove(*truth, {model, *backend, *session, fast()});
       check_proofs(proofs);
@@ -149,6 +150,7 @@ struct Engine::Impl {
   std::unique_ptr<Backend> backend;
   Model model;
   std::unique_ptr<Session> session;
+  std::optional<DepthPolicy> policy;  // knows the costs of all answers so far
   Sampler sampler;
   std::vector<int32_t> stops;
   std::vector<TokenLogprob> top;
@@ -306,7 +308,8 @@ GenerateResult Engine::generate(const GenerateRequest& request,
 
   const bool greedy_or_seeded = request.seeded || is_greedy(request.sampling);
   const AcceptRule rule = greedy_or_seeded ? AcceptRule::kCoupled : AcceptRule::kRejection;
-  DepthPolicy policy(e.options.draft, e.session->can_draft() ? kMaxDrafts : 0);
+  DepthPolicy& policy = *e.policy;
+  policy.begin_answer();
   while (open && !cancelled()) {
     const int64_t left = limit - static_cast<int64_t>(result.tokens.size());
     forced = forced_next();

@@ -84,10 +84,13 @@ void Session::advance_mtp(const Advance& a, const std::function<void(int64_t, co
   step.tokens = step_tokens_.slice_rows(skip, n);
   if (a.routes_in) step.routes_in = a.routes_in.slice_rows(step.first_position, n);
   if (a.routes_out) step.routes_out = a.routes_out.slice_rows(step.first_position, n);
+  const Rows hidden = scratch_.hidden.slice_rows(skip, n);
   backend_.begin(step);
-  const Rows out = forward_mtp(model_, step, scratch_.hidden.slice_rows(skip, n), cache_.mtp(),
-                               scratch_, backend_);
-  rows(step.first_position, out);
+  if (rows) {
+    rows(step.first_position, forward_mtp(model_, step, hidden, cache_.mtp(), scratch_, backend_));
+  } else {
+    extend_mtp(model_, step, hidden, cache_.mtp(), scratch_, backend_);
+  }
   backend_.end();
 }
 
@@ -117,7 +120,7 @@ void Session::run(std::span<const int32_t> tokens) {
   const Advance step{tokens, StepKind::kPrefill, drafts_, {}, {}};
   try {
     advance(step);
-    if (drafts_) advance_mtp(step, [](int64_t, const Rows&) {});
+    if (drafts_) advance_mtp(step, nullptr);
     carry();
   } catch (...) {
     reset();

@@ -78,7 +78,8 @@ class Session {
   Rows hidden_rows(int64_t first, int64_t count) const;
   int64_t head_rows() const { return scratch_.logits.rows; }
   // Runs the MTP layer over the pairs that the last advance completed and calls `rows` with its
-  // output rows and the position of the first, inside the step. Needs all_hidden.
+  // output rows and the position of the first, inside the step; without `rows` only the layer's
+  // cache takes them. Needs all_hidden.
   void advance_mtp(const Advance& a, const std::function<void(int64_t, const Rows&)>& rows);
   void carry();
   // What a draft would be sampled from after this row of advance_mtp. Needs can_draft().

@@ -5,15 +5,24 @@
 namespace spk {
 namespace {
 
-constexpr double kForget = 0.05;      // weight of a new observation: about the last 20 cycles count
-constexpr double kPriorAccept = 0.6;  // before anything is known: worth a try at small depth
+constexpr double kForget = 0.05;       // least weight of a new observation: the last 20 or so count
+constexpr double kPriorAccept = 0.6;   // before anything is known: worth a try at small depth
+constexpr int64_t kPriorWeight = 4;    // observations that the prior stands for
+constexpr double kGuessedCost = 0.25;  // of a draft more, in plain steps, before it is measured
 constexpr double kGainNeeded =
     1.02;  // a depth must beat plain decoding by more than the noise of the clock
-// A probe costs at most about one plain step more than it brings, so one in 64 stays below 2 %.
-constexpr int64_t kProbeEvery = 64;
+// While plain decoding is the best, the first draft is tried again after so many cycles, then after
+// twice as many, and so on: a probe costs about two plain steps on a small model, since the draft
+// layer has to catch up.
+constexpr int64_t kFirstProbe = 64, kLastProbe = 512;
+// The context grows, the machine gets other work: a cost that nobody has seen for so long is none.
+constexpr int64_t kStaleAfter = 2048;
+// One interrupted cycle must not decide: an observation counts for at most so many times what was
+// expected.
+constexpr double kOutlier = 2;
 
-void blend(double& running, double seen) {
-  running = running == 0 ? seen : running + kForget * (seen - running);
+double weight_of_new(int64_t seen) {
+  return std::max(kForget, 1.0 / static_cast<double>(seen + 1));
 }
 
 }  // namespace
@@ -40,30 +49,44 @@ double DraftCounters::accept_length() const {
              : 0;
 }
 
-DepthPolicy::DepthPolicy(int depth, int most) : fixed_(depth), most_(most) {
-  accept_.fill(kPriorAccept);
+DepthPolicy::DepthPolicy(int depth, int most) : fixed_(depth), most_(most) { begin_answer(); }
+
+void DepthPolicy::begin_answer() {
+  accept_.fill({kPriorAccept, 0});
+  plain_run_ = watched_passes_ = watched_tokens_ = 0;
+  probe_after_ = kFirstProbe;
+  gave_up_ = false;
+}
+
+bool DepthPolicy::known(int depth) const {
+  return costs_[depth].seen > 0 && cycle_ - costs_[depth].last <= kStaleAfter;
+}
+
+// A position that was never reached is expected to fare like the one before it.
+double DepthPolicy::rate_of(int position) const {
+  while (position > 0 && accept_[position].seen == 0) --position;
+  return accept_[position].rate;
 }
 
 double DepthPolicy::tokens_at(int depth) const {
   double tokens = 1, reach = 1;
-  for (int j = 0; j < depth; ++j) tokens += reach *= accept_[j];
+  for (int j = 0; j < depth; ++j) tokens += reach *= rate_of(j);
   return tokens;
 }
 
 double DepthPolicy::seconds_at(int depth) const {
-  if (seconds_[depth] > 0) return seconds_[depth];
-  // Unmeasured: a quarter of a plain step for each draft more, from the nearest depth below that is
-  // known.
-  for (int d = depth - 1; d >= 0; --d)
-    if (seconds_[d] > 0) return seconds_[d] * (1 + 0.25 * (depth - d));
-  return 1 + 0.25 * depth;
+  const auto guess = [](int d) { return 1 + kGuessedCost * d; };
+  for (int distance = 0; distance <= kMaxDrafts; ++distance)
+    for (int d : {depth - distance, depth + distance})
+      if (d >= 0 && d <= kMaxDrafts && known(d)) return costs_[d].seconds * guess(depth) / guess(d);
+  return guess(depth);
 }
 
 int DepthPolicy::next(int room) {
   const int limit = gave_up_ ? 0 : std::min(most_, room);
   if (fixed_ != kAutoDepth) return std::min(fixed_, limit);
   if (limit <= 0) return 0;
-  if (seconds_[0] == 0) return 0;  // the yardstick first
+  if (!known(0)) return 0;  // the yardstick first
   int best = 0;
   double rate = kGainNeeded * tokens_at(0) / seconds_at(0);
   for (int depth = 1; depth <= limit; ++depth) {
@@ -73,8 +96,9 @@ int DepthPolicy::next(int room) {
       best = depth;
     }
   }
-  if (best == 0 && ++plain_run_ >= kProbeEvery) {
+  if (best == 0 && ++plain_run_ >= probe_after_) {
     plain_run_ = 0;
+    probe_after_ = std::min(2 * probe_after_, kLastProbe);
     best = 1;
   }
   return best;
@@ -87,12 +111,26 @@ void DepthPolicy::observe(const CycleResult& result) {
       gave_up_ = static_cast<double>(watched_tokens_) < kLeastAccepted * kWatched;
       watched_passes_ = watched_tokens_ = 0;
     }
+    // The text has become easier: try again at once.
+    if (result.count > 1) plain_run_ = probe_after_ = kFirstProbe;
   }
-  const double total = result.extend_draft_seconds + result.verify_seconds + result.accept_seconds;
-  blend(seconds_[result.drafted], total);
+  ++cycle_;
+  double total = result.extend_draft_seconds + result.verify_seconds + result.accept_seconds;
+  Cost& cost = costs_[result.drafted];
+  bool any = false;
+  for (int d = 0; d <= kMaxDrafts; ++d) any |= known(d);
+  if (any) total = std::min(total, kOutlier * seconds_at(result.drafted));
+  if (!known(result.drafted)) cost = {};
+  cost.seconds += weight_of_new(cost.seen) * (total - cost.seconds);
+  ++cost.seen;
+  cost.last = cycle_;
   for (int j = 0; j < result.drafted && j < result.count;
-       ++j)  // beyond a rejected draft nothing is learnt
-    accept_[j] += kForget * ((j + 1 < result.count ? 1.0 : 0.0) - accept_[j]);
+       ++j) {  // beyond a rejected draft nothing is learnt
+    Acceptance& a = accept_[j];
+    a.rate = rate_of(j);
+    a.rate += weight_of_new(kPriorWeight + a.seen) * ((j + 1 < result.count ? 1.0 : 0.0) - a.rate);
+    ++a.seen;
+  }
 }
 
 }  // namespace spk

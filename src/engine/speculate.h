@@ -1,9 +1,9 @@
 // How many tokens to draft in the next cycle, and the account of how drafts fare.
 //
-// The policy knows two things: how often a draft at position j was accepted when it was reached (a
-// running estimate that forgets), and what a cycle of each depth costs on this machine (measured).
-// It picks the depth with the most tokens per second; plain decoding is one of the candidates, and
-// a rare probe keeps the estimates alive while it is the best.
+// The policy knows two things: how often a draft at position j was accepted when it was reached (in
+// this answer, a running estimate that forgets), and what a cycle of each depth costs on this
+// machine (measured, over all answers). It picks the depth with the most tokens per second; plain
+// decoding is one of the candidates, and rare probes keep the estimates alive while it is the best.
 #pragma once
 
 #include "model/cycle.h"
@@ -36,6 +36,8 @@ class DepthPolicy {
   // depth 0..kMaxDrafts is fixed; kAutoDepth adapts, up to `most`.
   DepthPolicy(int depth, int most);
 
+  // Forgets how drafts fared; what cycles cost stays known.
+  void begin_answer();
   // Depth for the next cycle, at most `room`.
   int next(int room);
   void observe(const CycleResult& result);
@@ -48,14 +50,26 @@ class DepthPolicy {
   static constexpr double kLeastAccepted = 1.05;
 
  private:
+  struct Acceptance {  // of position j, given that it was reached
+    double rate;
+    int64_t seen = 0;
+  };
+  struct Cost {  // of a cycle; seen 0: not measured
+    double seconds = 0;
+    int64_t seen = 0;
+    int64_t last = 0;  // cycle
+  };
+  double rate_of(int position) const;
   double tokens_at(int depth) const;   // expected per cycle
   double seconds_at(int depth) const;  // measured, or a guess from the nearest measured depth
+  bool known(int depth) const;
 
   int fixed_;
   int most_;
-  std::array<double, kMaxDrafts> accept_;  // running rate of position j, given that it was reached
-  std::array<double, kMaxDrafts + 1> seconds_{};  // running cost of a cycle; 0: not measured yet
-  int64_t plain_run_ = 0;                         // plain cycles since the last probe
+  std::array<Acceptance, kMaxDrafts> accept_{};
+  std::array<Cost, kMaxDrafts + 1> costs_{};
+  int64_t cycle_ = 0;
+  int64_t plain_run_ = 0, probe_after_ = 0;  // plain cycles since the last probe, until the next
   int64_t watched_passes_ = 0, watched_tokens_ = 0;
   bool gave_up_ = false;
 };

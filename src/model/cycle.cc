@@ -80,12 +80,12 @@ void Cycle::absorb(int32_t open_token) {
   }
 }
 
-// The first `rows` waiting pairs go through the draft layer; returns its output row of the last
-// one.
-Rows Cycle::extend(int64_t rows) {
-  Rows last;
+// The first `rows` waiting pairs enter the draft layer's cache; the last of them is run to the end
+// when it is to be drafted from, and leaves its row in fed_.
+void Cycle::extend(int64_t rows, bool run_last) {
   for (int64_t at = 0; at < rows;) {
-    const int64_t n = std::min(rows - at, rows_);
+    const bool last = run_last && at == rows - 1;
+    const int64_t n = last ? 1 : std::min(rows - at - (run_last ? 1 : 0), rows_);
     Step step;
     step.abort = abort_;
     // The draft layer has no recurrent state: its few rows are as good a verify pass.
@@ -94,18 +94,19 @@ Rows Cycle::extend(int64_t rows) {
     step.first_position = waiting_position_ + at;
     step.tokens = step_tokens_.slice_rows(0, n);
     backend_.write(waiting_tokens_.data() + at, step.tokens);
+    const Rows hidden = waiting_.slice_rows(at, n);
     backend_.begin(step);
-    const Rows out =
-        forward_mtp(model_, step, waiting_.slice_rows(at, n), mtp_state_, scratch_, backend_);
-    backend_.copy(out.slice_rows(n - 1, 1), fed_);
+    if (last) {
+      backend_.copy(forward_mtp(model_, step, hidden, mtp_state_, scratch_, backend_), fed_);
+    } else {
+      extend_mtp(model_, step, hidden, mtp_state_, scratch_, backend_);
+    }
     backend_.end();
-    last = fed_;
     at += n;
   }
   waiting_position_ += rows;
   waiting_rows_ -= rows;
   waiting_tokens_.erase(waiting_tokens_.begin(), waiting_tokens_.begin() + rows);
-  return last;
 }
 
 std::span<const float> Cycle::target_logits(const Rows& hidden) {
@@ -140,7 +141,7 @@ void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler
   SPK_CHECK(waiting_rows_ > 0 && waiting_position_ + waiting_rows_ == position);
   for (int j = 0; j < depth; ++j) {
     if (j == 0) {
-      extend(waiting_rows_);
+      extend(waiting_rows_, true);
     } else {
       Step step;
       step.abort = abort_;
@@ -235,7 +236,7 @@ CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rul
   if (depth > 0) {
     draft(position, depth, rule, sampler, params);
   } else if (waiting_rows_ > kWaiting) {
-    extend(waiting_rows_);
+    extend(waiting_rows_, false);
   }
   const Clock::time_point drafted = Clock::now();
   verify(last, position, depth);
@@ -259,7 +260,7 @@ void Cycle::settle() {
     for (const LayerState& state : states_) backend_.commit(state, accepted_);
   }
   absorb(-1);
-  if (waiting_rows_ > 1) extend(waiting_rows_ - 1);
+  if (waiting_rows_ > 1) extend(waiting_rows_ - 1, false);
   if (accepted_ > 0)
     backend_.copy(scratch_.hidden.slice_rows(accepted_, 1), scratch_.hidden.slice_rows(0, 1));
   reset();

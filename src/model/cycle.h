@@ -82,7 +82,7 @@ class Cycle {
 
  private:
   void absorb(int32_t open_token);
-  Rows extend(int64_t rows);
+  void extend(int64_t rows, bool run_last);
   void draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
              const SamplerParams& params);
   void verify(int32_t last, int64_t position, int depth);

@@ -70,6 +70,15 @@ struct Run {
     b.matmul(gate, w.down, t.o);
   }
 
+  // Tokens and the hidden rows before them -> t.x, the draft layer's input
+  void join_pairs(const MtpLayer& mtp, const Rows& hidden, const Scratch& t) const {
+    b.embed(model.embed, step.tokens, t.h);
+    b.rms_norm(t.h, mtp.enorm, t.o);
+    b.rms_norm(hidden, mtp.hnorm, t.h);
+    b.join(t.o, t.h, t.joined);  // the embedding half first
+    b.matmul(t.joined, mtp.eh_proj, t.x);
+  }
+
   // t.x += mixer(norm(t.x)), t.x += ffn(norm(t.x))
   void layer(const Layer& l, const LayerState& state, const Scratch& t) const {
     step.check_abort();
@@ -116,14 +125,22 @@ Rows forward_mtp(const Model& model, const Step& step, const Rows& hidden, const
   const MtpLayer& mtp = *model.mtp;
   const Run run{model, step, backend, model.config.shape};
   const Scratch t = scratch.first(step.rows);
-  backend.embed(model.embed, step.tokens, t.h);
-  backend.rms_norm(t.h, mtp.enorm, t.o);
-  backend.rms_norm(hidden, mtp.hnorm, t.h);
-  backend.join(t.o, t.h, t.joined);  // the embedding half first
-  backend.matmul(t.joined, mtp.eh_proj, t.x);
+  run.join_pairs(mtp, hidden, t);
   run.layer(mtp.layer, state, t);
   backend.rms_norm(t.x, mtp.final_norm, t.h);
   return t.h;
+}
+
+void extend_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
+                const Scratch& scratch, Backend& backend) {
+  const Layer& layer = model.mtp->layer;
+  const Run run{model, step, backend, model.config.shape};
+  const Scratch t = scratch.first(step.rows);
+  step.check_abort();
+  run.join_pairs(*model.mtp, hidden, t);
+  backend.rms_norm(t.x, layer.attn_norm, t.h);
+  backend.matmul(t.h, layer.mla.kv_a, t.kv);
+  backend.latent_append(t.kv, layer.mla.kv_a_norm, state);
 }
 
 }  // namespace spk

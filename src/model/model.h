@@ -141,4 +141,9 @@ void forward(const Model& model, const Step& step, std::span<const LayerState> s
 Rows forward_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
                  const Scratch& scratch, Backend& backend);
 
+// Leaves in the MTP layer's cache what forward_mtp would, without computing the rows themselves:
+// latents of a single layer depend on its inputs alone.
+void extend_mtp(const Model& model, const Step& step, const Rows& hidden, const LayerState& state,
+                const Scratch& scratch, Backend& backend);
+
 }  // namespace spk
