@@ -238,6 +238,18 @@ struct HttpServer::Impl : httplib::Server {
   // the repeat of a lost SYN. Listening again on the same socket only changes the length.
   void listen_more() { ::listen(svr_sock_, 1024); }
 
+  // Between 0.14 and 0.18 the library began to want the two addresses, which nothing here looks at.
+  template <typename Self>
+  static bool process(Self& self, Stream& stream, bool& closed,
+                      const std::function<void(httplib::Request&)>& prepare) {
+    const bool stop = self.stopping.load();
+    if constexpr (requires { self.process_request(stream, stop, closed, prepare); }) {
+      return self.process_request(stream, stop, closed, prepare);
+    } else {
+      return self.process_request(stream, "", 0, "", 0, stop, closed, prepare);
+    }
+  }
+
   void serve(Connection& connection, Stream& stream) {
     const auto prepare = [](httplib::Request& request) {
       // No parts of answers and no compression: both would only cost time on one machine.
@@ -246,7 +258,7 @@ struct HttpServer::Impl : httplib::Server {
     };
     while (connection.wait_request()) {
       bool closed = false;
-      const bool good = process_request(stream, stopping.load(), closed, prepare);
+      const bool good = process(*this, stream, closed, prepare);
       if (!good || closed || connection.closing()) break;
     }
   }
