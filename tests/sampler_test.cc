@@ -41,6 +41,27 @@ TEST(Sampler, DrawsFollowTheDistribution) {
   }
 }
 
+// The best of a large vocabulary with many equal logits, which the lower id wins.
+TEST(Sampler, TopKOfManyIsThatOfAFullSort) {
+  for (const int64_t vocab : {500, 4096, 5003}) {
+    std::vector<float> logits = some_logits(vocab, 9);
+    for (float& x : logits) x = std::round(x * 50) / 50;  // 300 values
+    Sampler sampler(vocab);
+    sampler.reset({});
+    for (const int64_t k : {int64_t{1}, int64_t{2}, int64_t{29}, int64_t{300}, vocab - 1})
+      for (const double top_p : {1.0, 0.9}) {
+        const SamplerParams p{.temperature = 0.7, .top_k = k, .top_p = top_p};
+        const std::vector<double> expected = test::slow_distribution(logits, p);
+        std::vector<TokenProbability> found;
+        sampler.distribution(logits, p, 0, found);
+        std::vector<double> dense(logits.size());
+        for (const TokenProbability& t : found) dense[t.id] = t.probability;
+        for (size_t i = 0; i < dense.size(); ++i)
+          ASSERT_NEAR(dense[i], expected[i], 1e-12) << "id " << i << ", top_k " << k;
+      }
+  }
+}
+
 TEST(Sampler, UniformIsAPureFunctionWithEvenBins) {
   EXPECT_EQ(uniform_at(1, 2, 3, 4), uniform_at(1, 2, 3, 4));
   for (const auto& other : {uniform_at(2, 2, 3, 4), uniform_at(1, 3, 3, 4), uniform_at(1, 2, 4, 4),

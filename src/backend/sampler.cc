@@ -24,6 +24,37 @@ void check_range(const char* name, double value, double low, double high, const 
 
 constexpr double kGreedyBelow = 1e-6;
 
+constexpr size_t kLanes = 16;  // of loops that the compiler turns into vector code
+
+// The first largest of x. Throws on NaN and when nothing is finite.
+int32_t largest(std::span<const float> x, int64_t position) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+  uint32_t unordered[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes)
+    for (size_t j = 0; j < kLanes; ++j) {
+      const float v = x[i + j];
+      lanes[j] = v > lanes[j] ? v : lanes[j];
+      unordered[j] |= v != v;
+    }
+  for (; i < x.size(); ++i) {
+    lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+    unordered[0] |= x[i] != x[i];
+  }
+  for (uint32_t any : unordered)
+    if (any)
+      throw Error(
+          ErrorKind::kResource,
+          cat("the model gave NaN as the logit of token ",
+              std::find_if(x.begin(), x.end(), [](float v) { return std::isnan(v); }) - x.begin(),
+              " at position ", position, ", expected a number"));
+  const float top = *std::max_element(lanes, lanes + kLanes);
+  if (top == -std::numeric_limits<float>::infinity())
+    throw Error(ErrorKind::kResource, cat("no token has a finite logit at position ", position));
+  return static_cast<int32_t>(std::find(x.begin(), x.end(), top) - x.begin());
+}
+
 }  // namespace
 
 bool is_greedy(const SamplerParams& params) { return params.temperature < kGreedyBelow; }
@@ -89,11 +120,13 @@ void Sampler::retract(int32_t id) {
   --answer_count_[id];
 }
 
-void Sampler::apply_penalties(std::span<const float> logits, const SamplerParams& p) {
+std::span<const float> Sampler::adjusted(std::span<const float> logits, const SamplerParams& p) {
+  const bool repeat = p.repetition_penalty != 1.0;
+  const bool penalties = repeat || p.presence_penalty != 0 || p.frequency_penalty != 0;
+  if (!penalties && p.logit_bias.empty()) return logits;
   work_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : p.logit_bias) work_[id] += static_cast<float>(bias);
-  const bool repeat = p.repetition_penalty != 1.0;
-  if (!repeat && p.presence_penalty == 0 && p.frequency_penalty == 0) return;
+  if (!penalties) return work_;
   for (int32_t id : touched_) {
     if (prompt_count_[id] + answer_count_[id] == 0) continue;  // retracted
     double x = work_[id];
@@ -101,44 +134,57 @@ void Sampler::apply_penalties(std::span<const float> logits, const SamplerParams
     if (answer_count_[id] > 0) x -= p.presence_penalty + p.frequency_penalty * answer_count_[id];
     work_[id] = static_cast<float>(x);
   }
+  return work_;
+}
+
+// The `count` best of x into candidates_. Only what exceeds the worst of the best so far is looked
+// at twice: a few hundred of a vocabulary. Ids ascend, so an equal one that comes later is worse.
+void Sampler::keep_best(std::span<const float> x, size_t count) {
+  const auto cut = [&] {
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(count) - 1,
+                     candidates_.end(), better);
+    candidates_.resize(count);
+    return candidates_.back().logit;
+  };
+  const size_t room = 2 * count + kLanes;
+  float bar = -std::numeric_limits<float>::infinity();
+  bool barred = false;
+  for (size_t i = 0; i < x.size(); i += kLanes) {
+    const size_t end = std::min(i + kLanes, x.size());
+    if (barred && end - i == kLanes) {
+      uint32_t above = 0;
+      for (size_t j = 0; j < kLanes; ++j) above |= x[i + j] > bar;
+      if (!above) continue;
+    }
+    for (size_t j = i; j < end; ++j)
+      if (!barred || x[j] > bar) candidates_.push_back({x[j], static_cast<int32_t>(j)});
+    if (candidates_.size() >= room) {
+      bar = cut();
+      barred = true;
+    }
+  }
+  if (candidates_.size() > count) cut();
 }
 
 int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p, int64_t position,
                            float& top) {
   SPK_CHECK(logits.size() == prompt_count_.size());
-  apply_penalties(logits, p);
-  top = -std::numeric_limits<float>::infinity();
-  int32_t best = -1;
-  for (size_t i = 0; i < work_.size(); ++i) {
-    if (std::isnan(work_[i]))
-      throw Error(ErrorKind::kResource, cat("the model gave NaN as the logit of token ", i,
-                                            " at position ", position, ", expected a number"));
-    if (work_[i] > top) {
-      top = work_[i];
-      best = static_cast<int32_t>(i);
-    }
-  }
-  if (best < 0)
-    throw Error(ErrorKind::kResource, cat("no token has a finite logit at position ", position));
+  const std::span<const float> x = adjusted(logits, p);
+  const int32_t best = largest(x, position);
+  top = x[static_cast<size_t>(best)];
   candidates_.clear();
   if (is_greedy(p)) {
     candidates_.push_back({top, best});
     return best;
   }
 
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-  };
   const auto weight = [&](float logit) {
     return std::exp((static_cast<double>(logit) - top) / p.temperature);
   };
-  for (size_t i = 0; i < work_.size(); ++i)
-    candidates_.push_back({work_[i], static_cast<int32_t>(i)});
-
-  if (p.top_k > 0 && static_cast<size_t>(p.top_k) < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + p.top_k - 1, candidates_.end(),
-                     better);
-    candidates_.resize(static_cast<size_t>(p.top_k));
+  if (p.top_k > 0 && static_cast<size_t>(p.top_k) < x.size()) {
+    keep_best(x, static_cast<size_t>(p.top_k));
+  } else {
+    for (size_t i = 0; i < x.size(); ++i) candidates_.push_back({x[i], static_cast<int32_t>(i)});
   }
   if (p.top_p < 1.0) {
     // The smallest set of best tokens whose share reaches top_p. Sorting only as many as needed: a
@@ -226,9 +272,7 @@ void Sampler::logprobs(std::span<const float> logits, int count, int32_t chosen,
     candidates_.push_back({logits[i], static_cast<int32_t>(i)});
   const auto n = std::min<size_t>(static_cast<size_t>(std::max(count, 0)), candidates_.size());
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(n),
-                    candidates_.end(), [](const Candidate& a, const Candidate& b) {
-                      return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-                    });
+                    candidates_.end(), better);
   top_out.clear();
   for (size_t i = 0; i < n; ++i)
     top_out.push_back({candidates_[i].id, static_cast<double>(candidates_[i].logit) - norm});

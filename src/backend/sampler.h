@@ -81,7 +81,12 @@ class Sampler {
   // Leaves the surviving ids in candidates_, best first id returned; `top` is the best logit.
   int32_t survivors(std::span<const float> logits, const SamplerParams& params, int64_t position,
                     float& top);
-  void apply_penalties(std::span<const float> logits, const SamplerParams& params);
+  static bool better(const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  }
+  // The row after bias and penalties; the row itself when there are none.
+  std::span<const float> adjusted(std::span<const float> logits, const SamplerParams& params);
+  void keep_best(std::span<const float> x, size_t count);
 
   std::vector<float> work_;
   std::vector<Candidate> candidates_;

@@ -7,7 +7,13 @@ namespace {
 
 constexpr double kForget = 0.05;       // least weight of a new observation: the last 20 or so count
 constexpr double kPriorAccept = 0.6;   // before anything is known: worth a try at small depth
-constexpr int64_t kPriorWeight = 4;    // observations that the prior stands for
+constexpr int64_t kPriorWeight = 2;    // observations that the prior stands for
+constexpr double kUsualWeight = 0.01;  // least weight of an observation in what is usual
+constexpr int64_t kKnown = 8;          // observations after which a position's usual rate counts
+// The first cycles of all draft so much, whatever it seems to cost: without them a first answer
+// would be over before drafts had a chance.
+constexpr int64_t kTrials = 3;
+constexpr int kTrialDepth = 3;
 constexpr double kGuessedCost = 0.25;  // of a draft more, in plain steps, before it is measured
 constexpr double kGainNeeded =
     1.02;  // a depth must beat plain decoding by more than the noise of the clock
@@ -52,7 +58,10 @@ double DraftCounters::accept_length() const {
 DepthPolicy::DepthPolicy(int depth, int most) : fixed_(depth), most_(most) { begin_answer(); }
 
 void DepthPolicy::begin_answer() {
-  accept_.fill({kPriorAccept, 0});
+  for (Acceptance& a : accept_) {
+    a.rate = std::max(kPriorAccept, a.usual);  // usual is 0 when nothing was observed
+    a.seen = 0;
+  }
   plain_run_ = watched_passes_ = watched_tokens_ = 0;
   probe_after_ = kFirstProbe;
   gave_up_ = false;
@@ -62,10 +71,13 @@ bool DepthPolicy::known(int depth) const {
   return costs_[depth].seen > 0 && cycle_ - costs_[depth].last <= kStaleAfter;
 }
 
-// A position that was never reached is expected to fare like the one before it.
+// A position that this answer has not reached is expected to fare like the one before it, or as
+// usual where that is known and worse.
 double DepthPolicy::rate_of(int position) const {
-  while (position > 0 && accept_[position].seen == 0) --position;
-  return accept_[position].rate;
+  const Acceptance& a = accept_[position];
+  if (position == 0 || a.seen > 0) return a.rate;
+  const double before = rate_of(position - 1);
+  return a.observed >= kKnown ? std::min(before, a.rate) : before;
 }
 
 double DepthPolicy::tokens_at(int depth) const {
@@ -87,6 +99,7 @@ int DepthPolicy::next(int room) {
   if (fixed_ != kAutoDepth) return std::min(fixed_, limit);
   if (limit <= 0) return 0;
   if (!known(0)) return 0;  // the yardstick first
+  if (accept_[0].observed < kTrials) return std::min(kTrialDepth, limit);
   int best = 0;
   double rate = kGainNeeded * tokens_at(0) / seconds_at(0);
   for (int depth = 1; depth <= limit; ++depth) {
@@ -127,9 +140,11 @@ void DepthPolicy::observe(const CycleResult& result) {
   for (int j = 0; j < result.drafted && j < result.count;
        ++j) {  // beyond a rejected draft nothing is learnt
     Acceptance& a = accept_[j];
+    const double right = j + 1 < result.count ? 1 : 0;
     a.rate = rate_of(j);
-    a.rate += weight_of_new(kPriorWeight + a.seen) * ((j + 1 < result.count ? 1.0 : 0.0) - a.rate);
+    a.rate += weight_of_new(kPriorWeight + a.seen) * (right - a.rate);
     ++a.seen;
+    a.usual += std::max(kUsualWeight, 1.0 / static_cast<double>(++a.observed)) * (right - a.usual);
   }
 }
 

@@ -36,7 +36,8 @@ class DepthPolicy {
   // depth 0..kMaxDrafts is fixed; kAutoDepth adapts, up to `most`.
   DepthPolicy(int depth, int most);
 
-  // Forgets how drafts fared; what cycles cost stays known.
+  // An answer starts with what is usual, but not below the prior: it may be of another kind than
+  // those before. What cycles cost stays known.
   void begin_answer();
   // Depth for the next cycle, at most `room`.
   int next(int room);
@@ -51,8 +52,10 @@ class DepthPolicy {
 
  private:
   struct Acceptance {  // of position j, given that it was reached
-    double rate;
-    int64_t seen = 0;
+    double rate = 0;
+    int64_t seen = 0;  // in this answer
+    double usual = 0;  // over all answers so far
+    int64_t observed = 0;
   };
   struct Cost {  // of a cycle; seen 0: not measured
     double seconds = 0;

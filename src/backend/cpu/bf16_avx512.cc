@@ -74,6 +74,26 @@ float load_float(const uint8_t* p) {
 }
 __m512bh load_bf16(const uint16_t* p) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p)); }
 
+// Lanes 8 apart, then 4, 2 and 1: a row's bits must not depend on how many share the pass.
+float sum_of(__m512 v) {
+  const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+// The same four times, in the lowest lane of each quarter. A short weight row is over after a few
+// products, and four separate sums would take as long as those.
+__m512 sum_each(const __m512* v) {
+  const __m512 a =
+      _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xee));
+  const __m512 b =
+      _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xee));
+  const __m512 s4 =
+      _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  const __m512 s2 = _mm512_add_ps(s4, _mm512_permute_ps(s4, 0x4e));
+  return _mm512_add_ps(s2, _mm512_permute_ps(s2, 0xb1));
+}
+
 // One row or two are quick enough that the hardware's read-ahead keeps up; with more rows the loop
 // takes longer than it looks ahead.
 constexpr int64_t kAheadBytes = 2048;
@@ -108,7 +128,15 @@ inline void one_row(const Matrix& w, int64_t row, const uint16_t* const* x, floa
       sum[n] = _mm512_setzero_ps();
     }
   }
-  for (int n = 0; n < N; ++n) y[n][at] = _mm512_reduce_add_ps(total[n]);
+  if constexpr (N == 4) {
+    const __m512 sums = sum_each(total);
+    y[0][at] = _mm512_cvtss_f32(sums);
+    y[1][at] = _mm_cvtss_f32(_mm512_extractf32x4_ps(sums, 1));
+    y[2][at] = _mm_cvtss_f32(_mm512_extractf32x4_ps(sums, 2));
+    y[3][at] = _mm_cvtss_f32(_mm512_extractf32x4_ps(sums, 3));
+  } else {
+    for (int n = 0; n < N; ++n) y[n][at] = sum_of(total[n]);
+  }
 }
 
 template <bool kByRow, int N>

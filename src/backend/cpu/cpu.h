@@ -200,7 +200,11 @@ class CpuBackend final : public Backend {
   std::span<uint16_t*> round_rows(std::span<const float* const> x, int64_t cols);
   void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
 
-  void kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64_t last, float* work);
+  void kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
+                float* work);
+  KdaRows kda_rows_of(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
+                      const Rows& o, const LayerState& state, int64_t head) const;
+  int64_t recurrent_floats() const;
   void kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
                  float* work);
   static int64_t kda_chunk_floats(int64_t head_dim);
@@ -208,8 +212,6 @@ class CpuBackend final : public Backend {
   void fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first, int64_t last,
                   float* work);
   void mix_head(const KdaRows& h, int64_t first, int64_t last, float* work);
-  void mix_columns(KdaRows rows, const LayerState& state, int64_t first, int64_t columns,
-                   float* work);
   void conv_channels(const Rows& x, int64_t s, const Kda& w, const LayerState& state, int64_t first,
                      int64_t n);
   void gate_head(float* f, int64_t head, const Kda& w) const;

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kChannelBlock = 128;  // convolution task: 8 cache lines of each row
 constexpr int64_t kExpCost = 16;
+constexpr int64_t kStateColumns = 64;  // 128 * 64 floats of a state are 32 KiB
+static_assert(kMaxVerify <= kDirectRows && kMaxVerify <= kRecurrentRows);
 constexpr int64_t kMaxPast = 7;  // convolution taps before the newest, as loops_mix.h allows
 
 }  // namespace
@@ -91,43 +93,100 @@ void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
   });
 }
 
-void CpuBackend::kda_one_row(const KdaRows& h, int64_t row, int64_t first, int64_t last,
-                             float* work) {
+// Value columns [first, last) of one head through the recurrence, `rows` of them (at most
+// kRecurrentRows) from `row` on. A tile of columns takes all rows while it is in the nearest cache;
+// a verify pass works on a private copy of it. work: recurrent_floats().
+void CpuBackend::kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
+                          float* work) {
   const int64_t d = shape_.head_dim, at = h.head * d;
-  float *q = work, *k = q + d, *alpha = k + d;
-  kernels_.unit(row_of(h.q, row) + at, 1.f / std::sqrt(static_cast<float>(d)), d, q);
-  kernels_.unit(row_of(h.k, row) + at, 1.f, d, k);
-  kernels_.exp_of(row_of(h.g, row) + at, alpha, d);
-  float* u = nullptr;
-  if (h.record) {
-    u = row_of(h.record->record_u, row) + at;
-    // The parts of a head write the same bytes here; each writes its own columns only.
-    std::copy_n(k + first, last - first, row_of(h.record->record_k, row) + at + first);
-    std::copy_n(row_of(h.g, row) + at + first, last - first,
-                row_of(h.record->record_g, row) + at + first);
+  Delta x[kRecurrentRows];
+  for (int64_t i = 0; i < rows; ++i, work += 3 * d) {
+    float *q = work, *k = q + d, *alpha = k + d;
+    kernels_.unit(row_of(h.q, row + i) + at, 1.f / std::sqrt(static_cast<float>(d)), d, q);
+    kernels_.unit(row_of(h.k, row + i) + at, 1.f, d, k);
+    kernels_.exp_of(row_of(h.g, row + i) + at, alpha, d);
+    float* u = nullptr;
+    if (h.record) {
+      u = row_of(h.record->record_u, row + i) + at;
+      // The parts of a head write the same bytes here; each writes its own columns only.
+      std::copy_n(k + first, last - first, row_of(h.record->record_k, row + i) + at + first);
+      std::copy_n(row_of(h.g, row + i) + at + first, last - first,
+                  row_of(h.record->record_g, row + i) + at + first);
+    }
+    x[i] = {h.state,
+            h.state_stride,
+            d,
+            first,
+            last,
+            q,
+            k,
+            alpha,
+            kernels_.dot(q, k, d),
+            row_of(h.beta, row + i)[h.head],
+            row_of(h.v, row + i) + at,
+            row_of(h.o, row + i) + at,
+            u,
+            !h.record || i + 1 < rows};
   }
-  kernels_.delta({h.state, h.state_stride, d, first, last, q, k, alpha, kernels_.dot(q, k, d),
-                  row_of(h.beta, row)[h.head], row_of(h.v, row) + at, row_of(h.o, row) + at, u});
+  for (int64_t c = first; c < last; c += kStateColumns) {
+    const int64_t n = std::min(kStateColumns, last - c);
+    if (h.record)
+      for (int64_t j = 0; j < d; ++j)
+        std::copy_n(h.state + j * h.state_stride + c, n, work + j * n);
+    for (int64_t i = 0; i < rows; ++i) {
+      x[i].first = c;
+      x[i].last = c + n;
+      if (h.record) {
+        x[i].state = work - c;  // columns keep their numbers
+        x[i].stride = n;
+      }
+      kernels_.delta(x[i]);
+    }
+  }
 }
 
-// Value columns [first, last) of one head take `rows` records.
+CpuBackend::KdaRows CpuBackend::kda_rows_of(const Rows& q, const Rows& k, const Rows& v,
+                                            const Rows& g, const Rows& beta, const Rows& o,
+                                            const LayerState& state, int64_t head) const {
+  return {q,
+          k,
+          v,
+          g,
+          beta,
+          o,
+          row_of(state.kda_state, head * shape_.head_dim),
+          state.kda_state.stride,
+          head,
+          step_.kind == StepKind::kVerify ? &state : nullptr};
+}
+
+// Memory of kda_rows for one task.
+int64_t CpuBackend::recurrent_floats() const {
+  return shape_.head_dim * (3 * kRecurrentRows + kStateColumns);
+}
+
+// Value columns [first, last) of one head take `rows` records. work: kMaxVerify * D floats.
 void CpuBackend::fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first,
                             int64_t last, float* work) {
+  if (rows == 0) return;
   const int64_t d = shape_.head_dim, at = head * d;
+  Fold f{row_of(state.kda_state, at), state.kda_state.stride, d, first, last, rows, {}, {}, {}};
   for (int64_t i = 0; i < rows; ++i) {
-    kernels_.exp_of(row_of(state.record_g, i) + at, work, d);
-    kernels_.fold({row_of(state.kda_state, at), state.kda_state.stride, d, first, last,
-                   row_of(state.record_k, i) + at, work, row_of(state.record_u, i) + at});
+    kernels_.exp_of(row_of(state.record_g, i) + at, work + i * d, d);
+    f.k[i] = row_of(state.record_k, i) + at;
+    f.alpha[i] = work + i * d;
+    f.u[i] = row_of(state.record_u, i) + at;
   }
+  kernels_.fold(f);
 }
 
 void CpuBackend::commit(const LayerState& state, int64_t rows) {
   if (!state.kda_state.buffer) return;
   const int64_t d = shape_.head_dim;
   for (int64_t s = 0; s < 3; ++s) fold_tail(state, s, rows, 0, state.conv_tail.cols);
-  reserve_workers(d);
+  reserve_workers(kMaxVerify * d);
   run_tasks(shape_.heads, rows * shape_.heads * d * d, [&](int64_t head, int worker) {
-    fold_state(state, rows, head, 0, d, worker_floats(worker, d));
+    fold_state(state, rows, head, 0, d, worker_floats(worker, kMaxVerify * d));
   });
   counters_.state_bytes += static_cast<uint64_t>(2 * shape_.heads * d * d) * sizeof(float);
 }
@@ -136,11 +195,11 @@ void CpuBackend::mix_head(const KdaRows& h, int64_t first, int64_t last, float* 
   const bool chunked = step_.kind == StepKind::kPrefill && h.q.rows > kRecurrentRows;
   for (int64_t row = 0; row < h.q.rows;) {
     const int64_t to_grid = kChunk - (step_.first_position + row) % kChunk;
-    const int64_t rows = chunked ? std::min(to_grid, h.q.rows - row) : 1;
+    const int64_t rows = std::min(chunked ? to_grid : kRecurrentRows, h.q.rows - row);
     if (rows > kRecurrentRows) {
       kda_chunk(h, row, rows, first, last, work);
     } else {
-      for (int64_t i = row; i < row + rows; ++i) kda_one_row(h, i, first, last, work);
+      kda_rows(h, row, rows, first, last, work);
     }
     row += rows;
   }
@@ -155,25 +214,21 @@ void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows
   while (heads * parts < team_.size() && d / (2 * parts) >= kLanes && d % (2 * parts * kLanes) == 0)
     parts *= 2;
   const int64_t columns = d / parts;
-  // A verify pass works on a private copy of the head's columns; its rows write the records that a
-  // later pass folds. A column is one task's in both, so the fold may come first, in the same task:
-  // but the records of ALL columns' k and g are read by it, so nobody may overwrite them before
-  // everybody has folded. Hence two loops when there is something to fold.
-  const bool verify = step_.kind == StepKind::kVerify;
-  const int64_t rows_floats = 3 * d, copy_floats = verify ? d * columns : 0;
-  reserve_workers(std::max(kda_chunk_floats(d), rows_floats + copy_floats));
+  // A column is one task's in the fold and in what follows, so the fold may come first, in the same
+  // task: but the records of ALL columns' k and g are read by it, so nobody may overwrite them
+  // before everybody has folded. Hence two loops when there is something to fold.
+  reserve_workers(std::max(kda_chunk_floats(d), recurrent_floats()));
   if (step_.fold > 0) {
     run_tasks(heads * parts, step_.fold * heads * d * d * 2, [&](int64_t task, int worker) {
       const int64_t first = task % parts * columns;
       fold_state(state, step_.fold, task / parts, first, first + columns,
-                 worker_floats(worker, rows_floats));
+                 worker_floats(worker, recurrent_floats()));
     });
   }
   run_tasks(heads * parts, q.rows * heads * d * d * 4, [&](int64_t task, int worker) {
-    const int64_t head = task / parts, first = task % parts * columns;
-    mix_columns({q, k, v, g, beta, o, row_of(state.kda_state, head * d), state.kda_state.stride,
-                 head, nullptr},
-                state, first, columns, worker_floats(worker, rows_floats + copy_floats));
+    const int64_t first = task % parts * columns;
+    mix_head(kda_rows_of(q, k, v, g, beta, o, state, task / parts), first, first + columns,
+             worker_floats(worker, recurrent_floats()));
   });
   count_states();
 }
@@ -181,22 +236,6 @@ void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows
 void CpuBackend::count_states() {
   counters_.state_bytes +=
       static_cast<uint64_t>(2 * shape_.heads * shape_.head_dim * shape_.head_dim) * sizeof(float);
-}
-
-// Value columns [first, first + columns) of a head; work: 3 D floats, and in a verify pass
-// D * columns for the private copy.
-void CpuBackend::mix_columns(KdaRows rows, const LayerState& state, int64_t first, int64_t columns,
-                             float* work) {
-  const int64_t d = shape_.head_dim;
-  if (step_.kind == StepKind::kVerify) {
-    float* copy = work + 3 * d;
-    for (int64_t i = 0; i < d; ++i)
-      std::copy_n(rows.state + i * rows.state_stride + first, columns, copy + i * columns);
-    rows.state = copy - first;  // columns keep their numbers
-    rows.state_stride = columns;
-    rows.record = &state;
-  }
-  mix_head(rows, first, first + columns, work);
 }
 
 // Everything between the two products, a head a task. A head's records are this task's alone, so
@@ -210,19 +249,16 @@ void CpuBackend::fused_kda(const Kda& w, const LayerState& state, const Scratch&
   matmul_many(t.h, in, out);
   for (int64_t i = 0; i < t.beta.rows; ++i) kernels_.sigmoid(row_of(t.beta, i), t.beta.cols);
   const Rows* const streams[3] = {&q, &k, &v};
-  const int64_t floats = 3 * d + (step_.kind == StepKind::kVerify ? d * d : 0);
-  reserve_workers(floats);
+  reserve_workers(recurrent_floats());
   run_tasks(heads, q.rows * n * (4 * d + 6 * kExpCost), [&](int64_t head, int worker) {
     const int64_t at = head * d;
-    float* work = worker_floats(worker, floats);
+    float* work = worker_floats(worker, recurrent_floats());
     for (int64_t s = 0; s < 3; ++s)
       for (int64_t c = 0; c < d; c += kChannelBlock)
         conv_channels(*streams[s], s, w, state, at + c, std::min(kChannelBlock, d - c));
     for (int64_t i = 0; i < q.rows; ++i) gate_head(row_of(t.f, i), head, w);
     fold_state(state, step_.fold, head, 0, d, work);
-    mix_columns({q, k, v, t.f, t.beta, o, row_of(state.kda_state, at), state.kda_state.stride, head,
-                 nullptr},
-                state, 0, d, work);
+    mix_head(kda_rows_of(q, k, v, t.f, t.beta, o, state, head), 0, d, work);
     for (int64_t i = 0; i < q.rows; ++i)
       norm_gate_head(row_of(o, i), row_of(t.g, i), head, w.o_norm);
   });

@@ -73,6 +73,7 @@ struct Delta {
   const float* v;  // [d]
   float* o;        // [d]
   float* u;        // [d] or null: the write vector, for a later fold
+  bool write;      // whether the state is needed after this row
 };
 
 // One accepted row of a verify pass: S <- diag(alpha) S + k u^T, the last step of Delta bit by bit.
@@ -81,9 +82,10 @@ struct Fold {
   int64_t stride;
   int64_t d;
   int64_t first, last;
-  const float* k;      // [d], normalised
-  const float* alpha;  // [d]
-  const float* u;      // [d]
+  int64_t rows;                     // 1 .. kDirectRows, in order
+  const float* k[kDirectRows];      // [d] each, normalised
+  const float* alpha[kDirectRows];  // [d]
+  const float* u[kDirectRows];      // [d]
 };
 
 struct Kernels {

@@ -148,8 +148,8 @@ inline void norm_gate(float* o, const float* w, const float* g, float eps, int64
   });
 }
 
-// V registers of state columns: S <- diag(alpha) S + k u^T. The only place that writes a state, so
-// that folding a record gives the bits of having decoded the row.
+// V registers of state columns: S <- diag(alpha) S + k u^T. Folding a record (fold_columns) does
+// the same operations, so that it gives the bits of having decoded the row.
 template <int V>
 inline void write_columns(float* state, int64_t stride, int64_t d, const float* alpha,
                           const float* k, const V16* u) {
@@ -182,7 +182,7 @@ inline void delta_columns(const Delta& x, int64_t at) {
     store(x.o + at + 16 * v, fma(set1(x.qk), u[v], out[v]));
     if (x.u) store(x.u + at + 16 * v, u[v]);
   }
-  write_columns<V>(x.state + at, x.stride, x.d, x.alpha, x.k, u);
+  if (x.write) write_columns<V>(x.state + at, x.stride, x.d, x.alpha, x.k, u);
 }
 
 inline void delta(const Delta& d) {
@@ -192,18 +192,27 @@ inline void delta(const Delta& d) {
   for (; at < d.last; at += 16) delta_columns<1>(d, at);
 }
 
+// The operations of write_columns for one row after the other, on each register of the state while
+// it is at hand: the state is read and written once for all rows.
+template <int V>
+inline void fold_columns(const Fold& f, int64_t at) {
+  for (int64_t i = 0; i < f.d; ++i) {
+    float* p = f.state + i * f.stride + at;
+    V16 s[V];
+    for (int v = 0; v < V; ++v) s[v] = load(p + 16 * v);
+    for (int64_t r = 0; r < f.rows; ++r) {
+      const V16 a = set1(f.alpha[r][i]), ki = set1(f.k[r][i]);
+      for (int v = 0; v < V; ++v) s[v] = fma(ki, load(f.u[r] + at + 16 * v), mul(a, s[v]));
+    }
+    for (int v = 0; v < V; ++v) store(p + 16 * v, s[v]);
+  }
+}
+
 inline void fold(const Fold& f) {
-  constexpr int64_t V = kWideRegisters ? 4 : 2;
+  constexpr int64_t V = kWideRegisters ? 8 : 4;
   int64_t at = f.first;
-  for (; at + 16 * V <= f.last; at += 16 * V) {
-    V16 u[V];
-    for (int v = 0; v < V; ++v) u[v] = load(f.u + at + 16 * v);
-    write_columns<V>(f.state + at, f.stride, f.d, f.alpha, f.k, u);
-  }
-  for (; at < f.last; at += 16) {
-    const V16 u[1] = {load(f.u + at)};
-    write_columns<1>(f.state + at, f.stride, f.d, f.alpha, f.k, u);
-  }
+  for (; at + 16 * V <= f.last; at += 16 * V) fold_columns<V>(f, at);
+  for (; at < f.last; at += 16) fold_columns<1>(f, at);
 }
 
 }  // namespace spk::cpu::SPK_ISA
