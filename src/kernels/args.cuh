@@ -27,9 +27,10 @@ struct IntView {
   i64 stride;
 };
 
-// A stored matrix. Rows of codes start at multiples of 16 bytes (row_bytes is one), the rest of a
-// row is zero, so that 16-byte loads need no guard. Scales: FP8 float [ceil(rows / 128), ceil(cols
-// / 128)], FP8 by row float [rows], MXFP4 bytes and INT4 BF16 [rows, cols / 32], as in the files.
+// A stored matrix. row_bytes is a multiple of 16 (32 for F32) and the rest of a row is zero, so
+// that loads of 16 bytes, and of 8 numbers, need no guard. Scales: FP8 float [ceil(rows / 128),
+// ceil(cols / 128)], FP8 by row float [rows], MXFP4 bytes and INT4 BF16 [rows, cols / 32], as in
+// the files.
 struct Matrix {
   const unsigned char* codes;
   const unsigned char* scales;
@@ -80,6 +81,13 @@ struct HeadGateArgs {  // o[head] *= sigmoid(gate[head])
   int v_dim;
 };
 
+constexpr int kReadThreads = 1024;
+struct ReadArgs {  // reads everything, for the bandwidth
+  const unsigned char* data;
+  i64 bytes;       // a multiple of 65536
+  unsigned* sink;  // never written, but the compiler does not know
+};
+
 // ---- matvec.cuh, matmul.cuh ----
 constexpr int kMaxRowsInvariant = 8;  // up to here a row's bits do not depend on its neighbours
 constexpr int kWeightRows = 4;        // weight rows of a warp: they share the loads of x
@@ -108,6 +116,7 @@ struct ConvArgs {
   View tail;             // [3 * (kernel - 1), channels]
   View record;           // [3 * kMaxVerifyRows, channels]
   const StepInfo* step;
+  int n;
   int channels;
 };
 struct KdaGateArgs {
@@ -127,14 +136,11 @@ struct KdaArgs {
 struct FoldTailArgs {
   View tail, record;
   int channels;
-  int past;  // kernel - 1
-  int rows;  // below 0: the step's fold
-  const StepInfo* step;
+  int rows;
 };
 struct FoldStateArgs {
   View state, record_k, record_u, record_g;
-  int rows;  // below 0: the step's fold
-  const StepInfo* step;
+  int rows;
 };
 // Workspace of the chunked form, per row of a slab and head: see kda.cuh.
 struct KdaChunkArgs {
@@ -208,14 +214,19 @@ struct RouteArgs {
 struct ExpertWeights {  // of one expert
   Matrix gate, up, down;
 };
-// Pairs are (row, slot): row * top_k + slot. An item is one expert with up to kExpertRows pairs.
+// Pairs are (row, slot): row * top_k + slot. An item is one expert with up to `item_rows` pairs, so
+// that rows that chose the same expert share one read of it: [expert, count, pairs]. A row may name
+// an expert twice (known-answer tests do), so an item may hold more pairs than there are rows.
+constexpr int kItemInts = 2 + kExpertRows;
 struct ItemsArgs {
   IntView ids;
-  int* items;  // [max items, 2 + kExpertRows]: expert, count, pairs
+  int* items;  // [max items, kItemInts]
   int* count;
+  unsigned long long* totals;  // += 1 and += expert_bytes for each distinct expert
+  unsigned long long expert_bytes;
   int n, experts, top_k;
+  int item_rows;  // at most kExpertRows: what the instantiations that follow take
 };
-constexpr int kItemInts = 2 + kExpertRows;
 struct ExpertsArgs {
   const ExpertWeights* experts;
   const int* items;
@@ -239,6 +250,9 @@ struct QuantiseArgs {  // x becomes the nearest E4M3 times a power of two per 32
 };
 
 // ---- sample.cuh ----
+// Purposes of random numbers that are not a token's own, as spk::Draw.
+constexpr unsigned kDrawAccept = 0xffffff01u;
+constexpr unsigned kDrawResidual = 0xffffff02u;
 struct SampleArgs {
   const float* logits;       // [vocab]
   const int* prompt_count;   // [vocab] or null

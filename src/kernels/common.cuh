@@ -14,6 +14,9 @@
 #define SPK_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #endif
 #define SPK_DEVICE __device__ __forceinline__
+// For kernels that need many registers: without the promise of one block the compiler spills some
+// to make room for a third.
+#define SPK_MANY_REGISTERS __launch_bounds__(kThreads, 1)
 
 namespace spk::gpu {
 

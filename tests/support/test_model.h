@@ -5,6 +5,7 @@
 #include "engine/session.h"
 #include "model/model.h"
 #include "support/checkpoint_writer.h"
+#include "support/emulated_device.h"
 
 #include <memory>
 #include <string>
@@ -18,8 +19,10 @@ class TestModel {
                      Release release = Release::kFp4, const std::string& patch = "{}",
                      const BackendOptions& options = {})
       : written(small_config(patch), release, seed), source(written.open()) {
-    backend =
-        backend_name == "reference" ? make_reference_backend(options) : make_cpu_backend(options);
+    // "cuda" runs on an emulated device or, when asked, on the GPU (emulated_device.h).
+    backend = backend_name == "reference" ? make_reference_backend(options)
+              : backend_name == "cuda"    ? std::move(make_tested_cuda_backends().front())
+                                          : make_cpu_backend(options);
     const ModelConfig config = written.parsed();
     backend->prepare(config.shape);
     tensors = bind_tensors(config, *source);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "support/emulated_device.h"
 
 #include <gtest/gtest.h>
 
@@ -51,10 +52,27 @@ std::vector<std::string> available_isas() {
 
 Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe, PrecisionMode precision)
     : shape_(shape) {
-  backends_.push_back(make_reference_backend({}));
+  std::vector<std::unique_ptr<Backend>> tested;
   for (const std::string& isa : available_isas())
-    backends_.push_back(make_cpu_backend({threads, 0, isa, false, moe, precision}));
-  each([&](Backend& b, size_t) { b.prepare(shape); });
+    tested.push_back(make_cpu_backend({threads, 0, isa, false, moe, precision}));
+  open(std::move(tested));
+}
+
+Verbs::Verbs(const ModelShape& shape, Family family) : shape_(shape) {
+  std::vector<std::unique_ptr<Backend>> tested;
+  if (family == Family::kCuda) {
+    tested = make_tested_cuda_backends();
+  } else {
+    for (const std::string& isa : available_isas())
+      tested.push_back(make_cpu_backend({2, 0, isa, false}));
+  }
+  open(std::move(tested));
+}
+
+void Verbs::open(std::vector<std::unique_ptr<Backend>> tested) {
+  backends_.push_back(make_reference_backend({}));
+  for (auto& backend : tested) backends_.push_back(std::move(backend));
+  each([&](Backend& b, size_t) { b.prepare(shape_); });
 }
 
 Verbs::Weights Verbs::upload(Format format, ScaleType type, int64_t rows, int64_t cols,

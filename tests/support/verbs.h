@@ -1,11 +1,17 @@
-// One verb on many back ends: the reference first, then the cpu back end with every instruction set
-// that this processor has. All get the same inputs; expect_close() wants the cpu results near the
-// reference, and equal bit for bit among themselves.
+// One verb on many back ends: the reference first, then one family: the cpu back end with every
+// instruction set that this processor has, or the cuda back end on emulated devices that run
+// threads and blocks in opposite orders (emulated_device.h). All get the same inputs;
+// expect_close() wants the family's results near the reference, and equal bit for bit among
+// themselves.
 #pragma once
 
 #include "backend/backend.h"
+#include "support/emulated_device.h"
+
+#include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -19,6 +25,11 @@ namespace spk::test {
 // A small member of the family with odd sizes; the tests change what they are about.
 ModelShape small_shape();
 
+enum class Family { kCpu, kCuda };
+inline std::string name_of_family(const testing::TestParamInfo<Family>& family) {
+  return family.param == Family::kCpu ? "cpu" : "cuda";
+}
+
 class Verbs {
  public:
   using Weights = std::vector<Weight>;  // one a back end, as Rows and Ints below
@@ -26,6 +37,7 @@ class Verbs {
 
   explicit Verbs(const ModelShape& shape, int threads = 2, MoeKernel moe = MoeKernel::kPlain,
                  PrecisionMode precision = PrecisionMode::kExact);
+  Verbs(const ModelShape& shape, Family family);
 
   size_t size() const { return backends_.size(); }
   Backend& backend(size_t i) { return *backends_[i]; }
@@ -52,10 +64,10 @@ class Verbs {
     for (size_t i = 0; i < backends_.size(); ++i) verb(*backends_[i], i);
   }
 
-  // Largest ||cpu - reference|| / ||reference|| over the rows (absolute where the reference row is
+  // Largest ||x - reference|| / ||reference|| over the rows (absolute where the reference row is
   // zero).
   double error(const std::vector<Rows>& rows);
-  // Largest ||cpu - reference|| of a row over the root mean square of the rows' norms.
+  // Largest ||x - reference|| of a row over the root mean square of the rows' norms.
   double error_overall(const std::vector<Rows>& rows);
   void expect_close(const std::vector<Rows>& rows, double tolerance, const std::string& what);
   void expect_close_overall(const std::vector<Rows>& rows, double tolerance,
@@ -67,6 +79,7 @@ class Verbs {
   std::mt19937_64& generator() { return random_; }
 
  private:
+  void open(std::vector<std::unique_ptr<Backend>> tested);
   std::vector<std::pair<double, double>> row_norms(const std::vector<Rows>& rows);
 
   ModelShape shape_;
@@ -85,4 +98,19 @@ std::vector<Moe> random_moe(Verbs& v, Format routed, Format shared, double route
 // The instruction sets that this processor runs, by name.
 std::vector<std::string> available_isas();
 
+// Tests that run for each family: TEST_P, with Verbs v(shape, GetParam()).
+class EachFamily : public testing::TestWithParam<Family> {
+ protected:
+  static bool on_cpu() { return GetParam() == Family::kCpu; }
+  static bool emulated() { return !on_cpu() && !std::getenv("SPARKLING_TEST_GPU"); }
+  static bool brief() { return !on_cpu() && emulates_briefly(); }
+};
+
 }  // namespace spk::test
+
+// Instantiates a suite of EachFamily.
+#define SPK_EACH_FAMILY(suite)                                                                 \
+  class suite : public spk::test::EachFamily {};                                               \
+  INSTANTIATE_TEST_SUITE_P(Each, suite,                                                        \
+                           testing::Values(spk::test::Family::kCpu, spk::test::Family::kCuda), \
+                           spk::test::name_of_family)

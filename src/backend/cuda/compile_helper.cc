@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -61,6 +63,14 @@ pid_t start_helper(const std::string& helper, const std::string& job) {
 }
 
 }  // namespace
+
+std::string own_program() {
+  std::array<char, 4096> path{};
+  const ssize_t n = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  std::string file(path.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  // Only the program itself knows what --compile-kernels means.
+  return file.substr(file.rfind('/') + 1) == "sparkling" ? file : "";
+}
 
 int KernelCache::compile_missing(std::span<const KernelSpec> specs, const std::string& arch,
                                  int processes, const std::string& helper) {

@@ -11,6 +11,11 @@
 namespace spk::cuda {
 
 using DevicePointer = uint64_t;
+// The address as the pointer that arguments of kernels hold; the host never follows it.
+template <typename T = void>
+T* pointer_to(DevicePointer address) {
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
 using CuDevice = int;
 struct CuContextObject;
 struct CuModuleObject;

@@ -80,6 +80,9 @@ class KernelCache {
 // input and compiles into the folder. Returns the exit status.
 int run_compile_helper();
 
+// This program, when it is `sparkling` itself and so can be a helper; else empty.
+std::string own_program();
+
 // The first argument that makes `sparkling` a helper.
 inline constexpr std::string_view kHelperArgument = "--compile-kernels";
 

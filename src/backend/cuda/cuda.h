@@ -1,0 +1,165 @@
+// Back end `cuda`: the verbs as launches of the kernels in src/kernels, float activations and
+// states.
+//
+// This is the composed form: a launch or a few per verb, no fusion, no graph. It stays selectable
+// as the device's own oracle. What a verb computes is in reference.cc; how it is cut on the device,
+// in the kernel's file; here are memory, arguments and grids. One file per idea: cuda.cc memory and
+// steps, cuda_rows.cc norms and products, cuda_mix.cc KDA and latent attention, cuda_moe.cc.
+//
+// No read of the device happens inside a verb. Memory is taken from an arena before the first step;
+// work space grows when a step is larger than all before and is never given back after.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cuda/catalog.h"
+#include "backend/cuda/device.h"
+#include "kernels/args.cuh"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace spk::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options);
+  ~CudaBackend() override;
+
+  std::string_view name() const override { return "cuda"; }
+  std::string description() const override;
+  size_t real_bytes() const override { return sizeof(float); }
+
+  void prepare(const ModelShape& shape) override;
+  Buffer alloc(size_t bytes, std::string_view label) override;
+  Weight upload(const HostTensor& tensor) override;
+  const Counters& counters() const override;
+  double read_bandwidth() override;
+
+  void read(const Rows& from, double* to) override;
+  void read(const Rows& from, float* to) override;
+  void write(const double* from, const Rows& to) override;
+  void read(const Ints& from, int32_t* to) override;
+  void write(const int32_t* from, const Ints& to) override;
+  void zero(const Rows& rows) override;
+  void copy(const Rows& from, const Rows& to) override;
+
+  void begin(const Step& step) override;
+  void end() override {}
+
+  void embed(const Weight& table, const Ints& tokens, const Rows& y) override;
+  void rms_norm(const Rows& x, const Weight& w, const Rows& y) override;
+  void add_rms_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) override;
+  void add(const Rows& x, const Rows& o) override;
+  void matmul(const Rows& x, const Weight& w, const Rows& y) override;
+  void matmul_many(const Rows& x, std::span<const Weight* const> w,
+                   std::span<const Rows> y) override;
+  void conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
+                 const LayerState& state) override;
+  void kda_gate(const Rows& f, const Rows& b, const Kda& w) override;
+  void kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
+               const LayerState& state, const Rows& o) override;
+  void commit(const LayerState& state, int64_t rows) override;
+  void norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) override;
+  void rope(const Rows& q) override;
+  void latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) override;
+  void latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) override;
+  void latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
+                     const Rows& z) override;
+  void latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) override;
+  void head_gate(const Rows& o, const Rows& gate) override;
+  void route(const Rows& h, const Moe& moe, const Ints& forced, const Ints& ids,
+             const Rows& weights) override;
+  void experts(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
+               const Rows& o) override;
+  void swiglu(const Rows& gate, const Rows& up, double limit) override;
+  void join(const Rows& a, const Rows& b, const Rows& y) override;
+  void logits(const Rows& hidden, const LmHead& head, const Rows& y) override;
+
+ private:
+  // Several products of one matrix side by side: the heads of kv_b.
+  struct Batch {
+    int64_t count = 1;
+    int64_t first_row = 0;  // of the first product
+    int64_t rows = 0;       // of one product; 0: all
+    int64_t w_rows = 0;     // weight rows from one to the next
+    int64_t x_cols = 0, y_cols = 0;
+  };
+  struct ExpertTable {
+    DevicePointer device = 0;
+    uint64_t bytes = 0;  // of one expert
+    Format up_format, down_format;
+  };
+  template <typename Args>
+  void launch(const KernelSpec& spec, const Grid& grid, int threads, const Args& arguments) {
+    if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
+    ++counters_.joins;
+    device_->launch(kernel_id(spec), grid, threads, &arguments);
+  }
+  KernelId kernel_id(const KernelSpec& spec);
+
+  void product(const Rows& x, const Weight& w, const Rows& y, const Batch& batch);
+  void count(const Weight& w, int64_t part = 1, int64_t of = 1) {
+    counters_.weight_bytes += static_cast<uint64_t>(w.bytes * part / of);
+  }
+  void kda_recurrence(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
+                      const LayerState& state, const Rows& o);
+  void kda_chunks(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
+                  const LayerState& state, const Rows& o, int64_t first_position);
+  void fold(const LayerState& state, int64_t rows);
+  void fill_rope_table(int64_t rows);
+  const ExpertTable& expert_table(const Moe& moe);
+  void routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights, const Rows& o);
+
+  // ---- memory ----
+  void account(size_t bytes, std::string_view label);
+  DevicePointer take(size_t bytes, std::string_view label);  // zeroed, from the arena
+  DevicePointer work_space(size_t bytes);
+  void upload_bytes(DevicePointer to, const void* from, size_t bytes);
+  const gpu::StepInfo* step_info() const;
+
+  std::unique_ptr<Device> device_;
+  BackendOptions options_;
+  ModelShape shape_;
+  mutable Counters counters_;
+  Step step_;
+  double bandwidth_ = 0;
+
+  DevicePointer chunk_ = 0;  // of the arena
+  size_t chunk_left_ = 0;
+  DevicePointer work_ = 0;
+  size_t work_bytes_ = 0;
+
+  DevicePointer info_ = 0;           // StepInfo
+  DevicePointer expert_totals_ = 0;  // two u64: routed experts read so far, and their bytes
+  DevicePointer rope_turns_ = 0;
+  DevicePointer rope_table_ = 0;  // [rope_rows_, rope]: cosines, then sines
+  int64_t rope_rows_ = 0;
+  bool rope_ready_ = false;  // for this step
+
+  std::vector<WeightUse> uses_;
+  std::deque<std::string> names_;
+  bool kernels_ready_ = false;
+  std::unordered_map<std::string, KernelId> kernel_ids_;
+  std::map<const void*, ExpertTable> expert_tables_;  // by the first expert's codes
+  std::vector<float> floats_;                         // of reads and writes
+};
+
+// Bytes from one row of codes to the next on the device.
+int64_t row_bytes(Format format, int64_t cols);
+
+inline DevicePointer address(const Buffer& b) { return reinterpret_cast<DevicePointer>(b.handle); }
+inline gpu::View view_of(const Rows& r) {
+  return {reinterpret_cast<float*>(r.buffer.handle) + r.offset, r.stride};
+}
+inline gpu::IntView view_of(const Ints& r) {
+  if (!r) return {nullptr, 0};
+  return {reinterpret_cast<int*>(r.buffer.handle) + r.offset, r.stride};
+}
+gpu::Matrix matrix_of(const Weight& w);
+const float* floats_of(const Weight& w);  // a vector or convolution taps
+
+}  // namespace spk::cuda

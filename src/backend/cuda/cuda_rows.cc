@@ -1,0 +1,111 @@
+// Verbs over rows, and products of activations with stored weights.
+#include "backend/cuda/cuda.h"
+#include "base/error.h"
+#include "base/types.h"
+
+#include <algorithm>
+
+namespace spk::cuda {
+namespace {
+
+constexpr int64_t kThreads = gpu::kThreads;
+
+int64_t blocks(int64_t n, int64_t per_block = kThreads) { return ceil_div(n, per_block); }
+Format stored_format(const Weight& w) { return w.rows == 1 ? Format::kF32 : w.format; }
+
+}  // namespace
+
+void CudaBackend::embed(const Weight& table, const Ints& tokens, const Rows& y) {
+  const gpu::IntView ids = view_of(tokens);
+  launch(embed_kernel(stored_format(table)), {y.rows}, kThreads,
+         gpu::EmbedArgs{matrix_of(table), ids.data, ids.stride, view_of(y)});
+  count(table, y.rows, table.rows);
+}
+
+void CudaBackend::rms_norm(const Rows& x, const Weight& w, const Rows& y) {
+  launch(rms_norm_kernel(false), {x.rows}, kThreads,
+         gpu::NormArgs{view_of(x),
+                       {},
+                       view_of(y),
+                       floats_of(w),
+                       static_cast<int>(x.cols),
+                       static_cast<float>(shape_.eps)});
+}
+void CudaBackend::add_rms_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) {
+  launch(rms_norm_kernel(true), {x.rows}, kThreads,
+         gpu::NormArgs{view_of(x), view_of(o), view_of(y), floats_of(w), static_cast<int>(x.cols),
+                       static_cast<float>(shape_.eps)});
+}
+void CudaBackend::add(const Rows& x, const Rows& o) {
+  launch(plain_kernel("rows", "add_rows"), {blocks(x.cols), x.rows}, kThreads,
+         gpu::AddArgs{view_of(x), view_of(o), static_cast<int>(x.cols)});
+}
+void CudaBackend::swiglu(const Rows& gate, const Rows& up, double limit) {
+  launch(plain_kernel("rows", "swiglu"), {blocks(gate.cols), gate.rows}, kThreads,
+         gpu::SwigluArgs{view_of(gate), view_of(up), static_cast<int>(gate.cols),
+                         static_cast<float>(limit)});
+}
+void CudaBackend::norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) {
+  launch(plain_kernel("rows", "norm_gate", shape_.head_dim),
+         {blocks(shape_.heads, gpu::kWarps), o.rows}, kThreads,
+         gpu::NormGateArgs{view_of(o), view_of(gate), floats_of(o_norm),
+                           static_cast<int>(shape_.heads), static_cast<float>(shape_.eps)});
+}
+void CudaBackend::head_gate(const Rows& o, const Rows& gate) {
+  launch(plain_kernel("rows", "head_gate"), {blocks(o.cols), o.rows}, kThreads,
+         gpu::HeadGateArgs{view_of(o), view_of(gate), static_cast<int>(o.cols),
+                           static_cast<int>(shape_.v_dim)});
+}
+void CudaBackend::join(const Rows& a, const Rows& b, const Rows& y) {
+  copy(a, y.slice_cols(0, a.cols));
+  copy(b, y.slice_cols(a.cols, b.cols));
+}
+
+// Up to eight rows, and products side by side, take the row-invariant kernel; more rows the tiles.
+void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const Batch& batch) {
+  gpu::ProductArgs a{};
+  a.w = matrix_of(w);
+  a.x = view_of(x);
+  a.y = view_of(y);
+  a.n = static_cast<int>(x.rows);
+  a.rows = static_cast<int>(batch.rows ? batch.rows : w.rows);
+  a.first_row = batch.first_row;
+  a.w_batch = batch.w_rows;
+  a.x_batch = batch.x_cols;
+  a.y_batch = batch.y_cols;
+  const Format format = stored_format(w);
+  if (x.rows > gpu::kMaxRowsInvariant && batch.count == 1) {
+    launch(matmul_kernel(format), {blocks(a.rows, gpu::kTileRows), blocks(x.rows, gpu::kTileCols)},
+           kThreads, a);
+    return;
+  }
+  launch(matvec_kernel(format, row_bucket(x.rows)),
+         {blocks(a.rows, gpu::kWarps * gpu::kWeightRows), batch.count,
+          blocks(x.rows, gpu::kMaxRowsInvariant)},
+         kThreads, a);
+}
+
+void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
+  SPK_CHECK(x.cols == w.cols && y.cols == w.rows && x.rows == y.rows);
+  product(x, w, y, {});
+  count(w);
+}
+void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
+                              std::span<const Rows> y) {
+  SPK_CHECK(w.size() == y.size());
+  for (size_t i = 0; i < w.size(); ++i) matmul(x, *w[i], y[i]);
+}
+void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
+  ++counters_.heads[static_cast<int>(head.format())];
+  matmul(hidden, weight_of(head), y);
+}
+
+// W_UV of kv_b: one product a head.
+void CudaBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) {
+  const int64_t per_head = shape_.nope + shape_.v_dim;
+  product(z, kv_b, o,
+          {shape_.heads, shape_.nope, shape_.v_dim, per_head, shape_.latent, shape_.v_dim});
+  count(kv_b, shape_.v_dim, per_head);
+}
+
+}  // namespace spk::cuda

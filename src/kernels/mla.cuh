@@ -1,0 +1,228 @@
+// Gated latent attention: rotation, appending to the cache, absorption of the up-projection, and
+// attention in latent space.
+//
+// Attention cuts positions on a fixed grid of absolute segments. Inside a segment: scores, their
+// largest, exponentials, weighted sum; segments are merged in order. A few rows spread their
+// segments over blocks and merge in a second launch, many rows merge as they go; both do the same
+// operations in the same order, so a row's bits depend on its position alone.
+#pragma once
+
+#include "kernels/weights.cuh"
+
+namespace spk::gpu {
+
+// Grid: rows. Angles in double: at position 10^6 a float angle would be off by 0.06 radians; in
+// half turns, so that the reduction of the argument is exact.
+template <int = 0>
+__global__ void rope_table(const RopeTableArgs a) {
+  const double position = static_cast<double>(a.step->first_position + blockIdx.x);
+  for (int j = threadIdx.x; j < a.half; j += blockDim.x) {
+    const double turns = position * a.turns[j];
+    row_at(a.cosine, blockIdx.x)[j] = static_cast<float>(cospi(turns) * a.factor);
+    row_at(a.sine, blockIdx.x)[j] = static_cast<float>(sinpi(turns) * a.factor);
+  }
+}
+
+SPK_DEVICE void rotate(const float* x, float cosine, float sine, float* y) {
+  const float even = x[0], odd = x[1];
+  y[0] = fmaf(even, cosine, -(odd * sine));
+  y[1] = fmaf(odd, cosine, even * sine);
+}
+
+// Grid: rows. The last columns of each head of q, interleaved pairs.
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) rope(const RopeArgs a) {
+  for (int t = threadIdx.x; t < a.heads * a.half; t += kThreads) {
+    const int h = t / a.half, j = t % a.half;
+    float* x = row_at(a.q, blockIdx.x) + h * a.width + a.nope + 2 * j;
+    rotate(x, row_of(a.cosine, blockIdx.x)[j], row_of(a.sine, blockIdx.x)[j], x);
+  }
+}
+
+// Grid: rows. kv = [latent | key]: the normed latent and the rotated key, at the row's position.
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) latent_append(const LatentAppendArgs a) {
+  const float* kv = row_of(a.kv, blockIdx.x);
+  float* to = row_at(a.latent, a.step->first_position + blockIdx.x);
+  float sum = 0.f;
+  for (int c = threadIdx.x; c < a.latent_dim; c += kThreads) sum = fmaf(kv[c], kv[c], sum);
+  const float scale = 1.f / sqrtf(block_sum(sum) / static_cast<float>(a.latent_dim) + a.eps);
+  for (int c = threadIdx.x; c < a.latent_dim; c += kThreads) to[c] = a.w[c] * (kv[c] * scale);
+  for (int j = threadIdx.x; j < a.half; j += kThreads)
+    rotate(kv + a.latent_dim + 2 * j, row_of(a.cosine, blockIdx.x)[j],
+           row_of(a.sine, blockIdx.x)[j], to + a.latent_dim + 2 * j);
+}
+
+// q_latent[h][c] = sum over n of q[h][n] W[h * per_head + n][c]. Grid: (latent / kThreads, heads, n
+// / kMaxRowsInvariant).
+template <int F>
+__global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
+  const int c = blockIdx.x * kThreads + threadIdx.x, h = blockIdx.y;
+  if (c >= a.latent) return;
+  const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, kMaxRowsInvariant);
+  float sum[kMaxRowsInvariant] = {};
+  for (int m = 0; m < a.nope; ++m) {
+    const float w = weight_at<F>(a.w, static_cast<i64>(h) * a.per_head + m, c);
+#pragma unroll
+    for (int i = 0; i < kMaxRowsInvariant; ++i)
+      if (i < n) sum[i] = fmaf(row_of(a.q, row0 + i)[h * a.width + m], w, sum[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kMaxRowsInvariant; ++i)
+    if (i < n) row_at(a.q_latent, row0 + i)[h * a.latent + c] = sum[i];
+}
+
+// A weighted sum over some positions, relative to its largest score.
+struct Softmax {
+  float top;
+  float sum;
+};
+// to = to + from: the factors of both weighted sums.
+SPK_DEVICE void merge_softmax(Softmax& to, const Softmax& from, float& keep, float& take) {
+  const float top = from.top > to.top ? from.top : to.top;
+  keep = expf(to.top - top);
+  take = expf(from.top - top);
+  to.sum = fmaf(to.sum, keep, from.sum * take);
+  to.top = top;
+}
+
+// Grid: (segments, heads / kAttendHeads, rows) when split, else (1, heads / kAttendHeads, rows).
+template <int L, int P, bool kSplit>
+__global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
+  constexpr int kWidth = L + P;
+  constexpr int kColumns = (L + kThreads - 1) / kThreads;  // of z, per thread
+  SPK_SHARED(float, query, kAttendHeads* kWidth);
+  SPK_SHARED(float, scores, kAttendHeads* kSegment);
+  SPK_SHARED(float, tops, kAttendHeads);
+  SPK_SHARED(float, sums, kAttendHeads);
+  const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp;
+  const int h0 = blockIdx.y * kAttendHeads, row = blockIdx.z;
+  const int heads = min(kAttendHeads, a.heads - h0);
+  const i64 seen = a.step->first_position + row + 1;
+  for (int e = t; e < kAttendHeads * kWidth; e += kThreads) {
+    const int h = h0 + min(e / kWidth, heads - 1), c = e % kWidth;  // no head: the last one again
+    query[e] = c < L ? row_of(a.q_latent, row)[static_cast<i64>(h) * L + c]
+                     : row_of(a.q, row)[static_cast<i64>(h) * a.width + a.nope + c - L];
+  }
+  __syncthreads();
+  Softmax total[kAttendHeads];
+  float z[kAttendHeads][kColumns];
+  const int begin = kSplit ? blockIdx.x : 0;
+  const int end = kSplit ? begin + 1 : static_cast<int>((seen + kSegment - 1) / kSegment);
+  for (int segment = begin; segment < end; ++segment) {
+    const i64 start = static_cast<i64>(segment) * kSegment;
+    const int count = static_cast<int>(seen - start < kSegment ? seen - start : kSegment);
+    if (kSplit && count <= 0) return;  // the whole block: this row ends before
+    for (int m = warp; m < count; m += kWarps) {
+      const float* c = row_of(a.latent, start + m);
+      float dot[kAttendHeads] = {};
+#pragma unroll
+      for (int j = 0; j < (kWidth + kWarp - 1) / kWarp; ++j) {
+        const int e = j * kWarp + lane;
+        if (kWidth % kWarp != 0 && e >= kWidth) break;
+        const float value = c[e];
+#pragma unroll
+        for (int h = 0; h < kAttendHeads; ++h) dot[h] = fmaf(query[h * kWidth + e], value, dot[h]);
+      }
+#pragma unroll
+      for (int h = 0; h < kAttendHeads; ++h) {
+        dot[h] = warp_sum(dot[h]);
+        if (lane == 0) scores[h * kSegment + m] = dot[h] * a.scale;
+      }
+    }
+    __syncthreads();
+    if (warp < kAttendHeads) {
+      float* s = scores + warp * kSegment;
+      float top = s[0];
+      for (int m = lane; m < count; m += kWarp) top = s[m] > top ? s[m] : top;
+      top = warp_max(top);
+      float sum = 0.f;
+      for (int m = lane; m < count; m += kWarp) {
+        s[m] = expf(s[m] - top);
+        sum += s[m];
+      }
+      sum = warp_sum(sum);
+      if (lane == 0) {
+        tops[warp] = top;
+        sums[warp] = sum;
+      }
+    }
+    __syncthreads();
+    float part[kAttendHeads][kColumns] = {};
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const int c = j * kThreads + t;
+      if (c >= L) break;
+      for (int m = 0; m < count; ++m) {
+        const float value = row_of(a.latent, start + m)[c];
+#pragma unroll
+        for (int h = 0; h < kAttendHeads; ++h)
+          part[h][j] = fmaf(scores[h * kSegment + m], value, part[h][j]);
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < kAttendHeads; ++h) {
+      const Softmax piece = {tops[h], sums[h]};
+      float keep = 0.f, take = 1.f;
+      if (segment == begin) {
+        total[h] = piece;
+      } else {
+        merge_softmax(total[h], piece, keep, take);
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+        z[h][j] = segment == begin ? part[h][j] : fmaf(take, part[h][j], keep * z[h][j]);
+    }
+    __syncthreads();  // before the next segment's scores
+  }
+#pragma unroll
+  for (int h = 0; h < kAttendHeads; ++h) {
+    if (h >= heads) break;
+    float* out;
+    float factor = 1.f;
+    if constexpr (kSplit) {
+      const i64 piece = (static_cast<i64>(blockIdx.x) * a.n + row) * a.heads + h0 + h;
+      out = a.piece_z + piece * L;
+      if (t == 0) {
+        a.piece_top[piece] = total[h].top;
+        a.piece_sum[piece] = total[h].sum;
+      }
+    } else {
+      out = row_at(a.z, row) + static_cast<i64>(h0 + h) * L;
+      factor = 1.f / total[h].sum;
+    }
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const int c = j * kThreads + t;
+      if (c < L) out[c] = kSplit ? z[h][j] : z[h][j] * factor;
+    }
+  }
+}
+
+// Grid: (heads, rows): the second launch of the split form.
+template <int L>
+__global__ void __launch_bounds__(kThreads) attend_merge(const AttendArgs a) {
+  const int h = blockIdx.x, row = blockIdx.y;
+  const i64 seen = a.step->first_position + row + 1;
+  const int segments = static_cast<int>((seen + kSegment - 1) / kSegment);
+  for (int c = threadIdx.x; c < L; c += kThreads) {
+    Softmax total = {0.f, 0.f};
+    float z = 0.f;
+    for (int segment = 0; segment < segments; ++segment) {
+      const i64 piece = (static_cast<i64>(segment) * a.n + row) * a.heads + h;
+      const Softmax from = {a.piece_top[piece], a.piece_sum[piece]};
+      const float value = a.piece_z[piece * L + c];
+      if (segment == 0) {
+        total = from;
+        z = value;
+        continue;
+      }
+      float keep, take;
+      merge_softmax(total, from, keep, take);
+      z = fmaf(take, value, keep * z);
+    }
+    row_at(a.z, row)[static_cast<i64>(h) * L + c] = z * (1.f / total.sum);
+  }
+}
+
+}  // namespace spk::gpu

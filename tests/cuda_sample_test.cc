@@ -1,0 +1,267 @@
+// The device's sampler against the host's (backend/sampler.h), choice by choice: the same random
+// numbers, so the same token; its distribution, the rejection step, and the FP8 rounding of
+// activations. On an emulated device, in both orders of threads.
+#include "backend/cuda/catalog.h"
+#include "backend/cuda/device.h"
+#include "backend/sampler.h"
+#include "base/types.h"
+#include "kernels/args.cuh"
+#include "support/emulated_device.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+
+namespace spk::cuda {
+namespace {
+
+constexpr int kVocab = 1500;  // more than the threads of a block, and no multiple of them
+constexpr int kThreads = 1024;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class OnDevice {
+ public:
+  explicit OnDevice(bool backward) : device_(test::make_emulated_device(backward)) {}
+
+  template <typename T>
+  T* put(const std::vector<T>& values) {
+    const size_t bytes = values.size() * sizeof(T);
+    const DevicePointer p = device_->alloc(bytes, "test");
+    if (bytes > 0) device_->upload(p, values.data(), {bytes, 1, bytes, bytes});
+    return reinterpret_cast<T*>(p);
+  }
+  template <typename T>
+  std::vector<T> get(const T* from, size_t count) {
+    std::vector<T> values(count);
+    const size_t bytes = count * sizeof(T);
+    device_->download(values.data(), reinterpret_cast<DevicePointer>(from),
+                      {bytes, 1, bytes, bytes});
+    return values;
+  }
+  template <typename Args>
+  void launch(const char* header, const char* name, const Grid& grid, int threads,
+              const Args& args) {
+    device_->launch(device_->kernel(plain_kernel(header, name)), grid, threads, &args);
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+struct Drawn {
+  int token, status;
+  std::vector<double> weights;
+  double total;
+};
+
+struct History {
+  std::vector<int32_t> prompt, answer;
+};
+
+Drawn draw(OnDevice& d, const std::vector<float>& logits, const SamplerParams& p,
+           const History& history, int64_t position) {
+  std::vector<int> prompt(logits.size()), answer(logits.size()), ids;
+  for (const int32_t id : history.prompt) ++prompt[static_cast<size_t>(id)];
+  for (const int32_t id : history.answer) ++answer[static_cast<size_t>(id)];
+  std::vector<float> bias;
+  for (const auto& [id, value] : p.logit_bias) {
+    ids.push_back(id);
+    bias.push_back(static_cast<float>(value));
+  }
+  gpu::SampleArgs a{};
+  a.logits = d.put(logits);
+  a.prompt_count = d.put(prompt);
+  a.answer_count = d.put(answer);
+  a.bias_ids = d.put(ids);
+  a.bias_values = d.put(bias);
+  a.bias_count = static_cast<int>(ids.size());
+  a.work = d.put(std::vector<float>(logits.size()));
+  a.weights = d.put(std::vector<double>(logits.size(), -1));
+  a.total = d.put(std::vector<double>(1));
+  int* const out = a.out = d.put(std::vector<int>(2, -7));
+  a.position = position;
+  a.seed = p.seed;
+  a.choice = p.choice;
+  a.temperature = p.temperature;
+  a.top_k = p.top_k;
+  a.top_p = p.top_p;
+  a.min_p = p.min_p;
+  a.repetition_penalty = p.repetition_penalty;
+  a.presence_penalty = p.presence_penalty;
+  a.frequency_penalty = p.frequency_penalty;
+  a.vocab = static_cast<int>(logits.size());
+  d.launch("sample", "sample", {1}, kThreads, a);
+  const auto result = d.get(out, 2);
+  return {result[0], result[1], d.get(a.weights, logits.size()), d.get(a.total, 1)[0]};
+}
+
+std::vector<SamplerParams> all_params() {
+  return {SamplerParams{.temperature = 0},
+          SamplerParams{.temperature = 1.0},
+          SamplerParams{.temperature = 0.6, .top_k = 29, .top_p = 0.95},
+          SamplerParams{.temperature = 1.5, .top_k = 1},
+          SamplerParams{.temperature = 1.0, .top_k = kVocab},
+          SamplerParams{.temperature = 1.0, .top_p = 0.5},
+          SamplerParams{.temperature = 1.0, .top_p = 1e-9},
+          SamplerParams{.temperature = 1.0, .min_p = 0.1},
+          SamplerParams{.temperature = 2.0, .top_k = 200, .top_p = 0.9, .min_p = 0.02},
+          SamplerParams{.temperature = 1.0,
+                        .repetition_penalty = 1.3,
+                        .presence_penalty = 0.5,
+                        .frequency_penalty = 0.25,
+                        .logit_bias = {{7, 3.0}, {9, -100.0}, {7, 1.0}}}};
+}
+
+// Kinds of rows: plain; few distinct values (ties everywhere); many tokens out; one far above.
+std::vector<float> row_of_kind(int kind, std::mt19937_64& random) {
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> x(kVocab);
+  for (float& v : x) {
+    v = normal(random);
+    if (kind == 1) v = std::round(v / 4) * 4;
+    if (kind == 2 && random() % 4 != 0) v = -kInfinity;
+  }
+  if (kind == 1) x[5] = -0.f, x[6] = 0.f;
+  if (kind == 3) x[kVocab - 1] = 60;
+  return x;
+}
+
+TEST(CudaSample, ChoosesTheHostsTokenAndDistribution) {
+  std::mt19937_64 random(3);
+  History history;
+  for (int i = 0; i < 60; ++i) history.prompt.push_back(static_cast<int32_t>(random() % kVocab));
+  for (int i = 0; i < 40; ++i) history.answer.push_back(static_cast<int32_t>(random() % 50));
+  Sampler host(kVocab);
+  host.reset(history.prompt);
+  for (const int32_t id : history.answer) host.accept(id);
+  OnDevice forward(false), backward(true);
+  for (int kind = 0; kind < 4; ++kind)
+    for (SamplerParams p : all_params()) {
+      const std::vector<float> logits = row_of_kind(kind, random);
+      p.seed = random();
+      p.choice = random() % 3;
+      const auto position = static_cast<int64_t>(random() % 100000);
+      const int32_t expected = host.sample(logits, p, position);
+      std::vector<TokenProbability> distribution;
+      host.distribution(logits, p, position, distribution);
+      const Drawn got = draw(forward, logits, p, history, position);
+      const std::string what = "kind " + std::to_string(kind) + " temperature " +
+                               std::to_string(p.temperature) + " top_k " + std::to_string(p.top_k) +
+                               " top_p " + std::to_string(p.top_p);
+      EXPECT_EQ(got.status, gpu::kSampled) << what;
+      EXPECT_EQ(got.token, expected) << what;
+      size_t next = 0;
+      for (int32_t id = 0; id < kVocab; ++id) {
+        const double weight = got.weights[static_cast<size_t>(id)];
+        if (next < distribution.size() && distribution[next].id == id) {
+          // Doubles with a few roundings; survivors far below the best may vanish on both sides.
+          EXPECT_NEAR(weight / got.total, distribution[next].probability,
+                      1e-12 * distribution[next].probability)
+              << what << " id " << id;
+          ++next;
+        } else {
+          ASSERT_EQ(weight, 0) << what << " id " << id;
+        }
+      }
+      EXPECT_EQ(next, distribution.size());
+      const Drawn again = draw(backward, logits, p, history, position);
+      EXPECT_EQ(again.token, got.token) << what;
+      EXPECT_EQ(again.weights, got.weights) << what;
+      EXPECT_EQ(again.total, got.total) << what;
+    }
+}
+
+TEST(CudaSample, NanAndNothingAreReported) {
+  OnDevice d(false);
+  std::vector<float> x(kVocab, 1.f);
+  x[1234] = std::nanf("");
+  EXPECT_EQ(draw(d, x, {}, {}, 0).status, gpu::kSawNan);
+  EXPECT_EQ(draw(d, std::vector<float>(kVocab, -kInfinity), {}, {}, 0).status, gpu::kNoFinite);
+  x[1234] = 2.f;
+  EXPECT_EQ(draw(d, x, {.temperature = 0}, {}, 0).token, 1234);
+}
+
+// model/cycle.cc has the rule: take with min(1, p / q), else draw from max(p - q, 0).
+TEST(CudaSample, RejectionFollowsTheRule) {
+  std::mt19937_64 random(4);
+  int taken = 0, redrawn = 0;
+  for (int round = 0; round < 60; ++round) {
+    OnDevice d(round % 2 != 0);
+    std::vector<double> p(kVocab), q(kVocab);
+    const bool same = round % 10 == 9;
+    double p_total = 0, q_total = 0;
+    for (size_t i = 0; i < p.size(); ++i) {
+      if (random() % 3 == 0) p[i] = std::exp(-5.0 * uniform_at(random(), 0, 0, 0));
+      if (random() % 3 == 0) q[i] = std::exp(-5.0 * uniform_at(random(), 0, 0, 0));
+      if (same) q[i] = p[i];
+      p_total += p[i], q_total += q[i];
+    }
+    int draft = 0;
+    do draft = static_cast<int>(random() % kVocab);
+    while (q[static_cast<size_t>(draft)] == 0);
+    gpu::RejectArgs a{};
+    a.p = d.put(p), a.q = d.put(q);
+    a.p_total = d.put(std::vector<double>{p_total});
+    a.q_total = d.put(std::vector<double>{q_total});
+    a.draft = d.put(std::vector<int>{draft});
+    a.out = d.put(std::vector<int>(2, -7));
+    a.position = round, a.seed = 11, a.choice = 1, a.vocab = kVocab;
+    d.launch("sample", "reject", {1}, kThreads, a);
+    const auto out = d.get(a.out, 2);
+    const auto at = static_cast<uint64_t>(round);
+    const auto draw_at = [&](Draw purpose) {
+      return uniform_at(11, 1, at, static_cast<uint32_t>(purpose));
+    };
+    const auto i = static_cast<size_t>(draft);
+    if (draw_at(Draw::kAccept) * q[i] / q_total < p[i] / p_total) {
+      EXPECT_EQ(out, (std::vector<int>{draft, 1}));
+      ++taken;
+      continue;
+    }
+    std::vector<TokenProbability> rest;
+    for (size_t k = 0; k < p.size(); ++k)
+      if (const double r = p[k] / p_total - q[k] / q_total; r > 0)
+        rest.push_back({static_cast<int32_t>(k), r});
+    EXPECT_EQ(out[0], draw_from(rest, draw_at(Draw::kResidual)));
+    EXPECT_EQ(out[1], 0);
+    ++redrawn;
+  }
+  EXPECT_GT(taken, 10);
+  EXPECT_GT(redrawn, 10);
+}
+
+// E4M3 codes times a power of two per 32 columns: what the FP8 mode of the experts multiplies.
+TEST(CudaQuantise, IsTheNearestCodeTimesAPowerOfTwo) {
+  constexpr int kCols = 320;
+  std::mt19937_64 random(5);
+  std::normal_distribution<float> normal;
+  for (bool backward : {false, true}) {
+    OnDevice d(backward);
+    std::vector<float> x(2 * kCols);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = normal(random) * std::exp2(static_cast<float>(static_cast<int>(i / 32) * 8 - 100));
+    for (size_t i = 64; i < 96; ++i) x[i] = 0;
+    gpu::QuantiseArgs a{};
+    a.x = {d.put(x), kCols};
+    a.y = {d.put(std::vector<float>(x.size())), kCols};
+    a.cols = kCols;
+    d.launch("moe", "quantise_rows", {2, 2}, gpu::kThreads, a);
+    const auto y = d.get(a.y.data, x.size());
+    for (size_t g = 0; g < x.size(); g += 32) {
+      float largest = 0;
+      for (size_t i = g; i < g + 32; ++i) largest = std::max(largest, std::fabs(x[i]));
+      const int exponent = largest > 0 ? std::max(std::ilogb(largest) - 8, -126) : -126;
+      for (size_t i = g; i < g + 32; ++i) {
+        const uint8_t code = float_to_e4m3(std::ldexp(x[i], -exponent));
+        ASSERT_EQ(y[i], std::ldexp(e4m3_to_float(code), exponent)) << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spk::cuda

@@ -1,0 +1,34 @@
+// A device that runs the kernels on the host (emulator.h): everything of the cuda back end but the
+// driver, in front of the reference, on machines without a GPU.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cuda/device.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace spk::test {
+
+// `backward`: threads and blocks in the opposite order, to find races.
+std::unique_ptr<cuda::Device> make_emulated_device(bool backward);
+
+// The cuda back end on such a device.
+std::unique_ptr<Backend> make_emulated_backend(bool backward = false,
+                                               const BackendOptions& options = {});
+
+// The cuda back ends that a test compares with the reference: two on emulated devices (in the short
+// form, SPARKLING_SHORT, one); with SPARKLING_TEST_GPU set, the one on the machine's GPU
+// (tools/gpu_report.sh).
+std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends();
+
+// Threads as fibers take some thousand times longer than the device's that they stand for, so that
+// tests emulate fewer cases; with SPARKLING_LONG_EMULATION (the `kernels` stage of .ci/run) all of
+// them. False on a GPU.
+bool emulates_briefly();
+
+// Names of all instantiations that can be emulated.
+std::vector<std::string> emulated_kernels();
+
+}  // namespace spk::test

@@ -1,0 +1,264 @@
+#include "support/emulator.h"
+
+#include "base/error.h"
+
+#include <sys/mman.h>
+
+#include <exception>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+// void spk_switch_stack(void** save, void* load): keeps the callee-saved registers on the stack
+// that is left, and takes them from the one that is entered.
+extern "C" void spk_switch_stack(void** save, void* load);
+extern "C" void spk_fiber_start();
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl spk_switch_stack
+.type spk_switch_stack, @function
+spk_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size spk_switch_stack, . - spk_switch_stack
+.globl spk_fiber_start
+.type spk_fiber_start, @function
+spk_fiber_start:
+  call spk_fiber_main
+  ud2
+.size spk_fiber_start, . - spk_fiber_start
+)");
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.globl spk_switch_stack
+.type spk_switch_stack, %function
+spk_switch_stack:
+  sub sp, sp, #160
+  stp x19, x20, [sp, #0]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #0]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+.size spk_switch_stack, . - spk_switch_stack
+.globl spk_fiber_start
+.type spk_fiber_start, %function
+spk_fiber_start:
+  bl spk_fiber_main
+  brk #1
+.size spk_fiber_start, . - spk_fiber_start
+)");
+#else
+#error "no fibers for this processor yet"
+#endif
+
+namespace spk::emu {
+
+Context* current = nullptr;
+
+namespace {
+
+// Three cache lines more than a power of two, or the tops of all stacks would share one cache set.
+constexpr size_t kStack = (64 << 10) + 192;
+constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kWarpLanes = 32;
+constexpr size_t kArena = 48 << 10;  // what a block has without asking
+
+enum class State : uint8_t { kReady, kInWarp, kInBlock, kDone };
+
+struct Fiber {
+  Context context;
+  void* stack_pointer = nullptr;
+  State state = State::kReady;
+};
+
+// Two sets of values in turn: a fast lane may leave its next value while slow ones read the last.
+struct Warp {
+  uint64_t values[2][kWarpLanes];
+  unsigned round = 0;
+  unsigned arrived = 0;
+};
+
+struct Machine {
+  std::vector<Fiber> fibers{kMaxThreads};
+  std::vector<Warp> warps{kMaxThreads / kWarpLanes};
+  unsigned threads = 0;
+  unsigned in_block = 0;
+  void* scheduler = nullptr;
+  Fiber* running = nullptr;
+  const std::function<void()>* body = nullptr;
+  std::exception_ptr failure;
+  std::unordered_map<const void*, size_t> shared;  // declaration -> place in the arena
+  size_t shared_used = 0;
+  std::byte* stacks = nullptr;
+  alignas(64) std::byte arena[kArena];
+
+  Machine() {
+    void* memory = mmap(nullptr, kStack * kMaxThreads, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    SPK_CHECK(memory != MAP_FAILED);
+    stacks = static_cast<std::byte*>(memory);
+  }
+
+  void yield() { spk_switch_stack(&running->stack_pointer, scheduler); }
+
+  // The stack may be marked as the frames of an earlier fiber left it.
+  __attribute__((no_sanitize("address"))) void start(unsigned index) {
+    Fiber& f = fibers[index];
+    f.state = State::kReady;
+    // As if the fiber had been left by spk_switch_stack and were to return to spk_fiber_start.
+    auto* top = reinterpret_cast<uint64_t*>(stacks + kStack * (index + 1));
+#if defined(__x86_64__)
+    top -= 2;  // keeps the stack 16-byte aligned at the call in spk_fiber_start
+    *--top = reinterpret_cast<uint64_t>(&spk_fiber_start);
+    for (int i = 0; i < 6; ++i) *--top = 0;
+#else
+    top -= 20;
+    std::fill_n(top, 20, 0);
+    top[11] = reinterpret_cast<uint64_t>(&spk_fiber_start);  // x30
+#endif
+    f.stack_pointer = top;
+  }
+
+  void run_block(bool backward) {
+    std::memset(arena, 0xff, shared_used > 0 ? shared_used : sizeof arena);  // NaN
+    in_block = 0;
+    for (Warp& w : warps) w.arrived = 0;
+    for (unsigned t = 0; t < threads; ++t) start(t);
+    for (;;) {
+      bool progress = false;
+      unsigned done = 0;
+      for (unsigned i = 0; i < threads; ++i) {
+        Fiber& f = fibers[backward ? threads - 1 - i : i];
+        if (f.state == State::kReady) {
+          progress = true;
+          running = &f;
+          current = &f.context;
+          spk_switch_stack(&scheduler, f.stack_pointer);
+          if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+        }
+        if (f.state == State::kDone) ++done;
+      }
+      if (done == threads) return;
+      if (!progress)
+        fail_resource(
+            "emulated block: ", done, " of ", threads, " threads ended, ", in_block,
+            " wait for the block, the others for their warps: a barrier that not all reach");
+    }
+  }
+};
+
+Machine& machine() {
+  static Machine m;
+  return m;
+}
+
+}  // namespace
+
+extern "C" void spk_fiber_main() {
+  Machine& m = machine();
+  try {
+    (*m.body)();
+  } catch (...) {
+    m.failure = std::current_exception();
+  }
+  m.running->state = State::kDone;
+  m.yield();
+}
+
+void sync_block() {
+  Machine& m = machine();
+  if (++m.in_block == m.threads) {
+    m.in_block = 0;
+    for (unsigned t = 0; t < m.threads; ++t)
+      if (m.fibers[t].state == State::kInBlock) m.fibers[t].state = State::kReady;
+    return;
+  }
+  m.running->state = State::kInBlock;
+  m.yield();
+}
+
+const uint64_t* exchange(uint64_t value) {
+  Machine& m = machine();
+  const unsigned thread = current->thread.x, first = thread / kWarpLanes * kWarpLanes;
+  Warp& w = m.warps[thread / kWarpLanes];
+  const unsigned round = w.round & 1u;
+  w.values[round][thread - first] = value;
+  if (++w.arrived == kWarpLanes) {
+    w.arrived = 0;
+    ++w.round;
+    for (unsigned t = first; t < first + kWarpLanes; ++t)
+      if (m.fibers[t].state == State::kInWarp) m.fibers[t].state = State::kReady;
+  } else {
+    m.running->state = State::kInWarp;
+    m.yield();
+  }
+  return w.values[round];
+}
+
+void* shared_memory(const void* declaration, size_t bytes) {
+  Machine& m = machine();
+  const auto [at, fresh] = m.shared.try_emplace(declaration, m.shared_used);
+  if (fresh) {
+    m.shared_used += (bytes + 15) / 16 * 16;
+    if (m.shared_used > kArena)
+      fail_resource("emulated block: expected at most ", kArena, " bytes of shared memory, found ",
+                    m.shared_used);
+  }
+  return m.arena + at->second;
+}
+
+void run_grid(const Dim& grid, unsigned threads, bool backward, const std::function<void()>& body) {
+  Machine& m = machine();
+  SPK_CHECK(threads % kWarpLanes == 0 && threads <= kMaxThreads);
+  m.threads = threads;
+  m.body = &body;
+  m.shared.clear();
+  m.shared_used = 0;
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const uint64_t b = backward ? blocks - 1 - i : i;
+    const Dim block{static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                    static_cast<unsigned>(b / grid.x / grid.y)};
+    for (unsigned t = 0; t < threads; ++t)
+      m.fibers[t].context = {{t, 0, 0}, block, {threads, 1, 1}, grid};
+    m.run_block(backward);
+  }
+}
+
+}  // namespace spk::emu

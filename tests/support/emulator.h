@@ -1,0 +1,107 @@
+// Runs the kernels' own sources on the host, so that each of them meets the reference before a GPU
+// does. Included in front of src/kernels/*.cuh by one file (emulated_device.cc).
+//
+// A thread of a block is a fiber: a stack of its own, switched by a few instructions. It runs until
+// it waits for its warp (shuffles, __syncwarp) or its block (__syncthreads); blocks run one after
+// the other. What is stricter than on a device: shared memory starts as NaN, a barrier that not all
+// threads reach is an error, and the order of fibers and blocks can be turned around: a result that
+// depends on it is a race (two backends with the two orders must agree bit for bit).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <type_traits>
+
+namespace spk::emu {
+
+struct Dim {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// Of the running fiber.
+struct Context {
+  Dim thread, block, block_size, grid;
+};
+extern Context* current;
+
+// Runs `body` once for every thread of every block. `backward`: the last block and thread first.
+void run_grid(const Dim& grid, unsigned threads, bool backward, const std::function<void()>& body);
+
+void sync_block();
+// Leaves `value` for the other lanes and waits for theirs: 32 values, valid until the next call.
+const uint64_t* exchange(uint64_t value);
+// A block's own memory for one declaration in the source, from a 48 KiB arena.
+void* shared_memory(const void* declaration, size_t bytes);
+
+template <typename T>
+T shuffle(T value, int lane) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  const uint64_t got = exchange(bits)[lane & 31];
+  std::memcpy(&value, &got, sizeof value);
+  return value;
+}
+inline int lane() { return static_cast<int>(current->thread.x % 32); }
+
+}  // namespace spk::emu
+
+// ---- the dialect ----
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx (::spk::emu::current->thread)
+#define blockIdx (::spk::emu::current->block)
+#define blockDim (::spk::emu::current->block_size)
+#define gridDim (::spk::emu::current->grid)
+#define SPK_SHARED(type, name, count)       \
+  static const char name##_declaration = 0; \
+  type* const name =                        \
+      static_cast<type*>(::spk::emu::shared_memory(&name##_declaration, sizeof(type) * (count)))
+
+namespace spk::gpu {
+
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
+inline void __syncthreads() { emu::sync_block(); }
+inline void __syncwarp() { emu::exchange(0); }
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return emu::shuffle(value, emu::lane() ^ mask);
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emu::shuffle(value, lane);
+}
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
+
+using ::copysignf;
+using ::expf;
+using ::fabsf;
+using ::fmaf;
+using ::rintf;
+using ::sqrtf;
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline double exp(double x) { return std::exp(x); }
+inline double log(double x) { return std::log(x); }
+inline double cospi(double x) { return std::cos(M_PI * std::fmod(x, 2.0)); }
+inline double sinpi(double x) { return std::sin(M_PI * std::fmod(x, 2.0)); }
+
+}  // namespace spk::gpu
