@@ -1,6 +1,7 @@
 """Usage, help, completion and the sources of options: command line, environment, config file."""
 
 import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -72,9 +73,13 @@ def test_a_switch_takes_true_or_false(sparkling):
         assert "true or false" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_cuda_exits_3_with_one_sentence(sparkling):
-    done = sparkling("run", "--backend", "cuda", "-p", "x", status=3)
-    assert "no CUDA back end" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize("arguments", [["run", "-p", "x"], ["doctor"], ["doctor", "--warm"], ["bench"],
+                                       ["logits", "--tokens", "1,2", "-o", "x.npy"]])  # fmt: skip
+def test_cuda_without_a_gpu_exits_3_with_one_sentence(sparkling, arguments):
+    if pathlib.Path("/dev/nvidiactl").exists():
+        pytest.skip("no GPU is what this is about, and here is one")
+    done = sparkling(*arguments, "--backend", "cuda", status=3)
+    assert "back end cuda: " in done.stderr and "--backend cpu" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_what_this_version_has_is_accepted(sparkling):

@@ -1,6 +1,7 @@
 // `doctor`: what this machine is, what will be used and why, which switches are in effect, and
 // whether the numbers are right: the first thing to run, and the first thing to send, when
 // something is off.
+#include "backend/device_tools.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/inspect.h"
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +40,38 @@ struct Doctor {
   std::vector<std::pair<std::string, std::string>> switches;
   TemplateReport chat;
   SelfTest test;
+  std::optional<WarmReport> warm;
 };
+
+// Compiles what the model needs: names and shapes are enough, no weights.
+WarmReport warm(const ModelOptions& options, const std::string& arch) {
+  const OpenedModel model = open_model(options, Contents::kSizes);
+  const TensorSet tensors = bind_tensors(model.config, *model.source);
+  std::vector<WeightUse> weights;
+  const HeadFormat head = parse_head_format(options.lm_head);
+  for (const BoundTensor& bound : tensors.tensors) {
+    const HostTensor& t = bound.tensor;
+    weights.push_back({t.name, t.format, t.rows, t.cols});
+    if (bound.component != Component::kHead) continue;
+    if (head == HeadFormat::kFp8) weights.back().format = Format::kFp8Row;
+    if (head == HeadFormat::kMxfp4) weights.back().format = Format::kMxfp4;
+    if (head == HeadFormat::kBf16) weights.back().format = Format::kBf16;
+    if (head == HeadFormat::kFp32) weights.back().format = Format::kF32;
+  }
+  return warm_kernels(arch, model.config.shape, weights);
+}
+
+std::string warm_text(const WarmReport& w) {
+  std::string out = cat("kernels   ", w.kernels.size(), " for ", w.arch, " by ", w.compiler, " in ",
+                        show_fixed(w.seconds, 2), " s, kept in ", w.folder, "\n");
+  for (const std::string& warning : w.warnings) out += cat("          ", warning, "\n");
+  for (const KernelReport& k : w.kernels) {
+    out += cat("          ", k.name, ": ", k.cached ? "was there, " : "", show_fixed(k.seconds, 2),
+               " s, ", k.registers, " registers, ", k.shared_bytes, " B shared, ", k.stack_bytes,
+               " B local, ", k.spill_bytes, " B spilled\n");
+  }
+  return out;
+}
 
 // Variables that change what we do. Values are shown: none of them is a secret.
 std::vector<std::pair<std::string, std::string>> switches_in_effect() {
@@ -56,7 +89,8 @@ std::vector<std::pair<std::string, std::string>> switches_in_effect() {
 
 std::string reason(const ModelOptions& options) {
   if (options.backend != "auto") return "asked for by --backend";
-  return "auto: this version has no CUDA back end, so the CPU";
+  return "auto: the CPU; --backend cuda uses a GPU, on which this version has not been measured "
+         "yet";
 }
 
 std::string join(const std::vector<std::string>& words) {
@@ -98,6 +132,7 @@ std::string report_text(const Doctor& d) {
   out += cat("\ntemplate  ", d.chat.text, "\n");
   for (const auto& [name, tokens] : d.chat.samples)
     out += cat("          ", name, ": ", tokens, " tokens\n");
+  if (d.warm) out += warm_text(*d.warm);
   out += cat("self test ", d.test.passed ? "passed" : "FAILED", ": ", d.test.text, "\n");
   if (d.test.route_flips > 0) {
     out += cat("          ", d.test.route_flips, " expert choices differ when not replayed\n");
@@ -147,17 +182,35 @@ std::string report_json(const Doctor& d) {
                       {"passed", p.passed()}});
   }
   root["proofs"] = proofs;
+  if (d.warm) {
+    Json kernels = Json::array();
+    for (const KernelReport& k : d.warm->kernels)
+      kernels.push_back({{"name", k.name},
+                         {"seconds", k.seconds},
+                         {"cached", k.cached},
+                         {"registers", k.registers},
+                         {"shared_bytes", k.shared_bytes},
+                         {"stack_bytes", k.stack_bytes},
+                         {"spill_bytes", k.spill_bytes}});
+    root["kernels"] = {{"arch", d.warm->arch},
+                       {"compiler", d.warm->compiler},
+                       {"folder", d.warm->folder},
+                       {"seconds", d.warm->seconds},
+                       {"kernels", kernels}};
+  }
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
 
 int verb_doctor(const Options& options) {
-  if (options.model.backend == "cuda") {
-    fail_resource("this build has no CUDA back end yet; available now: --backend cpu or reference");
-  }
-  if (options.warm) log_info("nothing to warm: the CPU back end compiles nothing");
   Doctor d;
+  if (options.model.backend == "cuda") {
+    const std::string arch = device_architecture(0);
+    if (options.warm) d.warm = warm(options.model, arch);
+  } else if (options.warm) {
+    log_info("nothing to warm: the CPU back end compiles nothing");
+  }
   d.machine = this_machine();
   d.switches = switches_in_effect();
   {

@@ -43,7 +43,7 @@ void add_model(Table& t, Options& o) {
             [&m](int64_t n) { m.context = n; });
   t.group("How it runs", kRunning & ~bit(Verb::kCompare));
   t.choice("--backend", {"auto", "reference", "cpu", "cuda"}, m.backend,
-           "auto: cuda where it can run, else cpu (auto)");
+           "auto: cpu; cuda only when asked for (auto)");
   t.value("--precision", "exact|fast",
           "exact: fp32 throughout, head as stored; fast: what --moe and --lm-head choose",
           [&m](const std::string& s) {
@@ -54,8 +54,10 @@ void add_model(Table& t, Options& o) {
   t.group("How it runs", kRunning);
   t.integer("--threads", "N", 1, 1024, "worker threads (physical cores)",
             [&m](int64_t n) { m.threads = static_cast<int>(n); });
-  t.integer("--device", "N", 0, 15, "number of the CUDA device (0)", [](int64_t n) {
-    if (n > 0) fail_usage("device numbers need a CUDA back end, which is not in this version");
+  t.integer("--device", "N", 0, 15, "number of the CUDA device: 0", [](int64_t n) {
+    if (n > 0)
+      fail_usage("this version uses the first GPU only; CUDA_VISIBLE_DEVICES=", n,
+                 " makes another the first");
   });
   t.value("--memory", "SIZE",
           "hard limit for all we allocate: bytes, 12GiB, 80% of the machine (none)",
@@ -203,7 +205,8 @@ void add_others(Table& t, Options& o) {
          "write the chosen experts: int32 [tokens, MoE layers + 1, top_k], -1 where unused");
   t.text("--routes-in", "FILE", l.routes_in, "use these experts instead of the router's choice");
   t.group("Doctor", bit(Verb::kDoctor));
-  t.flag("--warm", "compile what will be needed (nothing on the CPU)", [&o] { o.warm = true; });
+  t.flag("--warm", "compile what will be needed and list it (nothing on the CPU)",
+         [&o] { o.warm = true; });
   TokenizeOptions& k = o.tokenize;
   t.group("Tokenize", bit(Verb::kTokenize));
   t.value("--text", "TEXT", "this text", [&k](const std::string& s) { k.text = s; });

@@ -103,7 +103,7 @@ const VerbInfo& find_verb(std::string_view name) {
 std::string version_text() {
   const Version v = version();
   return cat("sparkling ", v.number, "\ncommit    ", v.commit, "\nbuild     ", v.build, ", ",
-             v.compiler, "\nback ends reference, cpu\n");
+             v.compiler, "\nback ends reference, cpu, cuda\n");
 }
 
 std::string overview() {

@@ -1,5 +1,6 @@
 #include "cli/source.h"
 
+#include "backend/device_tools.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -181,13 +182,17 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.backend = options.backend;
   engine.precision = options.precision;
   // `reference` computes in double whatever is asked for.
+  const bool cuda = options.backend == "cuda";  // has one way to multiply experts
   const bool fast = options.precision == PrecisionMode::kFast && options.backend != "reference";
+  if (options.moe == "packed" && cuda) {
+    fail_usage("--moe packed: expected --backend cpu, found cuda, which has plain experts only");
+  }
   if (options.moe == "packed" && !fast) {
     fail_usage(
         "--moe packed: expected --precision fast and a back end other than reference, found ",
         options.precision == PrecisionMode::kFast ? "--backend reference" : "--precision exact");
   }
-  const bool packed = options.moe.empty() ? fast : options.moe == "packed";
+  const bool packed = options.moe.empty() ? fast && !cuda : options.moe == "packed";
   engine.device.moe = packed ? MoeKernel::kPacked : MoeKernel::kPlain;
   engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
                                         : parse_head_format(options.lm_head);
@@ -197,15 +202,15 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.draft =
       options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
   engine.require = parse_requirements(options.require);
+  // Caches are cut to the device, and what does not fit is refused with the plan before anything is
+  // taken.
+  if (cuda && engine.device.memory == 0) engine.device.memory = usable_device_memory(0);
   return engine;
 }
 
 std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& options,
                                      const EngineOptions& engine_options,
                                      std::optional<Tokenizer> tokenizer) {
-  if (options.backend == "cuda") {
-    fail_resource("this build has no CUDA back end yet; available now: --backend cpu or reference");
-  }
   log_verbose(cat("loading ", model.name));
   EngineOptions final_options = engine_options;
   if (final_options.context == 0 && final_options.device.memory == 0) {

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include "backend/device_tools.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
@@ -57,9 +58,7 @@ std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
   device.precision = options.precision;
   if (options.backend == "reference") return make_reference_backend(device);
   if (options.backend == "cpu" || options.backend == "auto") return make_cpu_backend(device);
-  if (options.backend == "cuda")
-    fail_resource(
-        "--backend: expected auto, reference or cpu, found cuda, which this version lacks");
+  if (options.backend == "cuda") return make_cuda_backend(device);
   fail_usage("--backend: expected auto, reference, cpu or cuda, found ", options.backend);
 }
 
