@@ -1,0 +1,149 @@
+#!/bin/bash
+# Runs every GPU test and measurement on a machine with a GPU and writes a folder of at most 8 files. From the bundle of
+# tools/gpu_bundle.sh, or from a source tree with build/ in it. Needs the driver and NVRTC, no network.
+#   gpu_report.sh [FOLDER]       FOLDER: where the results go (gpu_report)
+#   MODEL=FOLDER                 ling-nano, when it is neither beside this script nor in models/
+#   STEPS="machine warm ..."     only these steps
+#   SECONDS_IN_ALL=570           steps that do not fit in what is left of this are named, not run
+# The cheap and the telling steps come first. Every step runs even when an earlier one failed, and is on disk when it
+# ends, so that a crash or a time limit costs what comes after it only. Exit status 1 when a step failed or was not run.
+set -uo pipefail
+folder=$(realpath -m "${1:-gpu_report}")
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -x "$here/sparkling" ]; then
+  programs=$here
+  export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  commit=$(cat "$here/commit")
+else
+  programs=$here/../build
+  commit=$(git -C "$here" rev-parse HEAD)
+fi
+for candidate in "${MODEL:-}" "$here/ling-nano" "$here/../models/ling-nano" models/ling-nano; do
+  [ -n "$candidate" ] && [ -f "$candidate/config.json" ] && model=$(realpath "$candidate") && break
+done
+: "${model:?gpu_report: no ling-nano found; name it by MODEL=FOLDER}"
+mkdir -p "$folder"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SPARKLING_KERNEL_CACHE=$work/kernels
+sparkling=$programs/sparkling
+sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer || true)
+# NVRTC where the program itself does not look: a Python environment that is not active.
+if [ -z "${SPARKLING_NVRTC:-}" ] && [ ! -e /usr/local/cuda/lib64 ] && ! ldconfig -p 2>/dev/null | grep -q libnvrtc.so; then
+  found=$(find /opt /usr/local -name 'libnvrtc.so.1[23]' 2>/dev/null | head -1)
+  [ -z "$found" ] || export SPARKLING_NVRTC=$found
+fi
+budget=${SECONDS_IN_ALL:-570}
+failed="" skipped=""
+report=$folder/report.txt
+: >"$report"
+
+say() { printf '%s\n' "$*" | tee -a "$report"; }
+
+# step NAME FILE SECONDS COMMAND...: the command's output is added to FILE, its last lines to the report.
+step() {
+  local name=$1 file=$folder/$2 limit=$3 start=$SECONDS status
+  shift 3
+  case " ${STEPS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
+  if [ $((budget - SECONDS)) -lt 10 ]; then
+    say "=== $name: not run, the time is up"
+    skipped="$skipped $name"
+    return 0
+  fi
+  [ "$limit" -lt $((budget - SECONDS)) ] || limit=$((budget - SECONDS))
+  say ""
+  say "=== $name: $*"
+  timeout -k 5 "$limit" "$@" </dev/null >"$work/out" 2>&1
+  status=$?
+  if [ "$file" != "$report" ]; then
+    printf '\n=== %s: %s\n' "$name" "$*" >>"$file"
+    tail -c 1000000 "$work/out" >>"$file"
+    tail -n "${TAIL:-25}" "$work/out" | cut -c1-400 | tee -a "$report"
+  else
+    tail -c 200000 "$work/out" | tee -a "$report"
+  fi
+  say "=== $name: exit $status, $((SECONDS - start)) s of at most $limit"
+  [ $status = 0 ] || failed="$failed $name"
+}
+
+machine() {
+  date -u
+  echo "commit $commit"
+  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,temperature.gpu \
+    --format=csv
+  "$sparkling" --version
+  uname -a
+  grep -m1 'model name' /proc/cpuinfo
+  grep -E 'MemTotal|MemAvailable' /proc/meminfo
+  nproc
+}
+
+# Each test suite by several processes: the reference runs on one core, and each process compiles what it meets first.
+verbs() {
+  local shards=${SHARDS:-8} shard pids="" bad=0
+  for shard in $(seq 0 $((shards - 1))); do
+    SPARKLING_TEST_GPU=1 GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard \
+      "$programs/sparkling_tests" --gtest_filter='Each/*/cuda:Session/*/cuda:CudaProof.*' >"$work/verbs-$shard" 2>&1 &
+    pids="$pids $!"
+  done
+  for pid in $pids; do wait "$pid" || bad=1; done
+  cat "$work"/verbs-*
+  echo
+  grep -h -E '^\[       OK |^\[  FAILED' "$work"/verbs-* | sort -u
+  return $bad
+}
+
+# The same greedy text on CPU and GPU, and byte-equal text on the GPU with drafts off and at every depth, also sampled.
+same_text() {
+  local prompt="A tank of Bella holds 91 liters. 36 liters flow in. How many liters are in it?" depth sampling
+  for sampling in "--temperature 0" "--temperature 0.8 --top-p 0.95 --seed 7"; do
+    for depth in 0 1 2 3 4 5 6 7; do
+      "$sparkling" run "$model" -p "$prompt" $sampling --max-tokens 64 --backend cuda --draft $depth >"$work/cuda$depth" || return 1
+      cmp "$work/cuda0" "$work/cuda$depth" || { echo "drafts at depth $depth changed the text ($sampling)"; return 1; }
+    done
+    echo "byte-equal at every depth: $sampling"
+  done
+  cat "$work/cuda0"
+  "$sparkling" run "$model" -p "$prompt" --temperature 0 --max-tokens 64 --backend cpu --draft 0 >"$work/cpu" || return 1
+  "$sparkling" run "$model" -p "$prompt" --temperature 0 --max-tokens 64 --backend cuda --draft 0 >"$work/cuda" || return 1
+  cat "$work/cpu"
+  cmp "$work/cpu" "$work/cuda" && echo "the same greedy text on CPU and GPU"
+}
+
+sanitized() {
+  SPARKLING_TEST_GPU=1 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/sparkling_tests" --gtest_filter="$2"
+}
+
+export -f machine verbs same_text sanitized
+export sparkling programs commit work model sanitizer
+flash="--backend cuda --synthetic ling-3.0-flash --lm-head fp8"
+random="--synthetic $model/config.json"
+
+step machine report.txt 60 bash -c machine
+# Compile times, registers, spills; the self test is the logits against the reference with the routes replayed.
+step warm-cold kernels.txt 150 "$sparkling" doctor --warm --backend cuda "$model"
+step warm-again kernels.txt 60 "$sparkling" doctor --warm --backend cuda "$model"
+step logits-random kernels.txt 60 "$sparkling" doctor --backend cuda $random
+step compare-nano compare.txt 60 "$sparkling" compare "$model" --a reference --b cuda
+step compare-random compare.txt 60 "$sparkling" compare $random --a reference --b cuda
+step same-text text.txt 90 bash -c same_text
+step bench-nano bench.txt 60 "$sparkling" bench "$model" --backend cuda --in 256 --out 64
+step bench-nano-drafts bench.txt 60 "$sparkling" bench "$model" --backend cuda --in 256 --out 64 --draft 3
+step warm-flash kernels.txt 120 "$sparkling" doctor --warm $flash --layers 3
+step bench-flash-3 bench.txt 60 "$sparkling" bench $flash --layers 3 --in 64 --out 32 --draft 0
+step bench-flash-12 bench.txt 90 "$sparkling" bench $flash --layers 12 --in 64 --out 32 --draft 0
+# Every verb against the reference, and whole sessions with drafts; what is emulated elsewhere runs on the GPU here.
+step verbs verbs.txt 200 bash -c verbs
+step bench-flash-42 bench.txt 180 "$sparkling" bench -v $flash --in 64 --out 32 --draft 0
+step bench-flash-42-drafts bench.txt 150 "$sparkling" bench $flash --in 64 --out 32 --draft 3
+if [ -n "$sanitizer" ]; then
+  few='Each/*.RouterBreaksTies*/cuda:Each/*.FlashShape*/cuda:Each/*.CutsOnTheGrid*/cuda:Each/Embed*/cuda:Each/Norm*/cuda'
+  for tool in racecheck memcheck initcheck; do
+    step "sanitizer-$tool" sanitizer.txt 60 bash -c "sanitized $tool '$few'"
+  done
+fi
+say ""
+say "failed:${failed:- none}"
+say "not run:${skipped:- none}"
+say "results: $folder, $SECONDS s"
+[ -z "$failed$skipped" ]
