@@ -1,8 +1,9 @@
 """What HTTP costs: decode speed of a streamed chat against `run`, and the time from the engine's token to the client's byte.
 
-    tools/overhead.py [--threads N] [--tokens 400] [--rounds 5] [--model FOLDER] [--json]
+    tools/overhead.py [--threads N] [--tokens 400] [--rounds 5] [--draft 3] [--model FOLDER] [--json]
 
-Rounds of `run` and of streams are taken in turns, so that both see the same machine; the figures are medians. The way of a
+Rounds of `run` and of streams are taken in turns, so that both see the same machine; the figures are medians. The draft
+depth is fixed: the automatic one learns over answers, so that a server would not run what a first answer runs. The way of a
 token is measured on one clock: a stream with "token_times": true carries the time at which the engine had the token.
 """
 
@@ -19,8 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does he have?"
 
 
-def run_speed(program, model, threads, tokens):
-    done = subprocess.run([program, "run", *model, "--threads", str(threads), "-p", QUESTION, "--temperature", "0", "--ignore-eos",
+def run_speed(program, options, tokens):
+    done = subprocess.run([program, "run", *options, "-p", QUESTION, "--temperature", "0", "--ignore-eos",
                            "--max-tokens", str(tokens), "--json"], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     return json.loads(done.stdout)["timings"]["decode_tok_s"]
 
@@ -61,19 +62,20 @@ def main():
     parser.add_argument("--threads", type=int, default=max(1, len(os.sched_getaffinity(0)) - 1))
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--draft", type=int, default=3)
     parser.add_argument("--model")
     parser.add_argument("--json", action="store_true")
     a = parser.parse_args()
     program = os.environ.get("SPARKLING", str(ROOT / "build" / "sparkling"))
-    model = [a.model] if a.model else []
-    server = subprocess.Popen([program, "serve", *model, "--threads", str(a.threads), "--port", "0", "-q"],
+    options = [*([a.model] if a.model else []), "--threads", str(a.threads), "--draft", str(a.draft)]
+    server = subprocess.Popen([program, "serve", *options, "--port", "0", "-q"],
                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     try:
         port = int(server.stdout.readline().decode().rsplit(":", 1)[1])
         stream(port, 20)
         runs, engines, clients, delays = [], [], [], []
         for _ in range(a.rounds):
-            runs.append(run_speed(program, model, a.threads, a.tokens))
+            runs.append(run_speed(program, options, a.tokens))
             engine, client, late = stream(port, a.tokens)
             engines.append(engine)
             clients.append(client)
@@ -83,7 +85,8 @@ def main():
         server.wait(30)
     delays.sort()
     run, engine = statistics.median(runs), statistics.median(engines)
-    out = {"threads": a.threads, "tokens": a.tokens, "rounds": a.rounds, "run_tok_s": round(run, 1), "serve_tok_s": round(engine, 1),
+    out = {"threads": a.threads, "draft": a.draft, "tokens": a.tokens, "rounds": a.rounds, "run_tok_s": round(run, 1),
+           "serve_tok_s": round(engine, 1),
            "client_tok_s": round(statistics.median(clients), 1), "cost_percent": round(100 * (1 - engine / run), 2),
            "token_to_byte_ms": {"median": round(delays[len(delays) // 2], 3), "p99": round(delays[int(0.99 * len(delays))], 3),
                                 "max": round(delays[-1], 3)}, "load": round(os.getloadavg()[0], 1)}
