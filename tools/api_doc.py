@@ -64,7 +64,7 @@ FIELDS = [
     ("reasoning", (RESPONSES,), "{effort}", "the same", {"effort": "x"}),
     ("output_config", (MESSAGES,), "{effort}", "the same", {"effort": "x"}),
     ("user", (CHAT, TEXT, RESPONSES), "text", "whose turn it is in the queue; also prompt_cache_key, metadata.user_id", 5),
-    ("token_times", (CHAT,), "bool (false)", "each chunk carries engine_us, the CLOCK_MONOTONIC time of its token", 1),
+    ("token_times", (CHAT,), "bool (false)", "each chunk carries engine_us, the CLOCK_MONOTONIC time of its tokens", 1),
 ]
 
 # Fields that are refused by name because an answer without them would be another one. (field, endpoint, value)

@@ -207,10 +207,12 @@ class Engine::Answer {
   }
 
   // Takes the next token and the logits that chose it; false when the answer is over.
-  bool take(int32_t id, std::span<const float> logits) {
+  // `more`: whether the next one is known already.
+  bool take(int32_t id, std::span<const float> logits, bool more) {
     ++result_.timings.output_tokens;
     TokenEvent event;
     event.id = id;
+    event.more = more;
     if (request_.top_logprobs >= 0) {
       e_.sampler.logprobs(logits, request_.top_logprobs, id, event.logprob, e_.top);
       event.top = e_.top;
@@ -303,7 +305,7 @@ GenerateResult Engine::generate(const GenerateRequest& request,
   if (request.on_prompt) request.on_prompt(timings);
   const Clock::time_point first_token = Clock::now();
   const Counters before = e.backend->counters();
-  bool open = answer.take(last, logits);
+  bool open = answer.take(last, logits, false);
 
   const bool greedy_or_seeded = request.seeded || is_greedy(request.sampling);
   const AcceptRule rule = greedy_or_seeded ? AcceptRule::kCoupled : AcceptRule::kRejection;
@@ -336,7 +338,7 @@ GenerateResult Engine::generate(const GenerateRequest& request,
         e.sampler.accept(forced);
         last = forced;
       }
-      open = answer.take(last, e.session->cycle_logits(i));
+      open = answer.take(last, e.session->cycle_logits(i), i + 1 < cycle.count);
       if (!open) e.session->keep(i + 1);
       if (open && i + 1 < cycle.count && forced_next() >= 0) {
         // What follows must be another token than the drafts said; the next pass runs without

@@ -108,6 +108,7 @@ struct TokenEvent {
   bool is_end = false;  // the end token, which is not part of the answer
   bool is_markup =
       false;  // an added token: its text is the markup itself (</think>); the end token has none
+  bool more = false;  // another token of the same pass follows at once
   TokenLogprob logprob;
   std::span<const TokenLogprob> top;
 };

@@ -24,6 +24,7 @@ struct JobRun::Choice {
   // Scores of content tokens whose text is still held back, oldest first, and the bytes of all
   // their texts.
   std::deque<TokenScore> scores;
+  std::vector<JobEvent> out;  // of tokens that others of the same pass follow
 };
 
 namespace {
@@ -35,6 +36,23 @@ JobEvent make(Kind kind, int choice, std::string text = {}, size_t call = 0) {
   event.text = std::move(text);
   event.call = call;
   return event;
+}
+
+// Texts of the same kind that follow each other become one event.
+void join_neighbours(std::vector<JobEvent>& events) {
+  size_t kept = 0;
+  for (size_t i = 1; i < events.size(); ++i) {
+    JobEvent &last = events[kept], &next = events[i];
+    const bool text = next.kind == Kind::kReasoning || next.kind == Kind::kContent ||
+                      next.kind == Kind::kArguments;
+    if (text && next.kind == last.kind && next.call == last.call) {
+      last.text += next.text;
+      std::move(next.scores.begin(), next.scores.end(), std::back_inserter(last.scores));
+    } else if (++kept != i) {
+      events[kept] = std::move(next);
+    }
+  }
+  if (!events.empty()) events.resize(kept + 1);
 }
 
 }  // namespace
@@ -88,8 +106,10 @@ bool JobRun::run_choice(int index) {
   return result.reason != FinishReason::kCancelled || choice.stopped;
 }
 
+// The tokens of one pass leave together: they are microseconds apart, and waking the reader, a
+// write and a line of JSON for each cost more than that brings.
 bool JobRun::token(Choice& choice, const TokenEvent& event) {
-  std::vector<JobEvent> out;
+  std::vector<JobEvent>& out = choice.out;
   const bool scored = job_.request().top_logprobs >= 0;
   if (!choice.parser) {
     if (scored && !event.is_end) {
@@ -110,7 +130,10 @@ bool JobRun::token(Choice& choice, const TokenEvent& event) {
     }
     take(choice, std::move(parsed), out);
   }
-  job_.push(std::move(out));
+  if (!event.more && !out.empty()) {
+    join_neighbours(out);
+    job_.push(std::exchange(out, {}));
+  }
   return !choice.stopped;
 }
 
@@ -165,7 +188,7 @@ void JobRun::content(Choice& choice, const std::string& text, std::vector<JobEve
 }
 
 void JobRun::finish(Choice& choice, const GenerateResult& result) {
-  std::vector<JobEvent> out;
+  std::vector<JobEvent> out = std::exchange(choice.out, {});
   const bool by_us = choice.stopped;
   if (!by_us) {
     if (choice.parser) take(choice, choice.parser->finish(), out);
