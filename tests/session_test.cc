@@ -248,6 +248,25 @@ TEST_P(OnBackend, TheDraftCacheSurvivesPlainCycles) {
     EXPECT_EQ(run(0, tokens), run(3, tokens)) << tokens;
 }
 
+// A slow machine cuts prompts into short steps; that is no reason to stop drafting.
+TEST_P(OnBackend, ShortStepsStillDraft) {
+  TestModel m(GetParam(), 1, release());
+  const std::vector<int32_t> prompt = m.prompt(12, 4);
+  std::vector<int32_t> truth;
+  for (const int64_t rows : {64, 8, 1}) {
+    const auto session = m.session();
+    session->limit_chunk(rows);
+    ASSERT_TRUE(session->can_draft());
+    const Text text = decode(m, *session, prompt, 30, 3, AcceptRule::kCoupled, {.temperature = 0});
+    EXPECT_EQ(text.tokens.size(), 30u);
+    if (rows == 8) {
+      truth = text.tokens;
+    } else if (rows == 1) {
+      EXPECT_EQ(text.tokens, truth);
+    }
+  }
+}
+
 // Rejection acceptance has the plain distribution: the two tokens after a prompt, drawn with drafts
 // over 100,000 seeds, against their exact distribution (the second one's is the sum over all first
 // ones).

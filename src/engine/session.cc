@@ -22,7 +22,7 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
                             backend)),
       step_tokens_{backend.alloc(static_cast<size_t>(chunk) * sizeof(int32_t), "step tokens"), 0,
                    chunk, 1, 1},
-      drafts_(drafts && model.mtp),
+      drafts_(drafts && model.mtp && chunk > 1),  // a verify pass has two rows or more
       cycle_(model, backend, cache_.layers(), cache_.mtp(), scratch_, step_tokens_, chunk,
              drafts_) {
   tokens_.reserve(static_cast<size_t>(context));

@@ -48,7 +48,7 @@ class Session {
   void keep(int64_t rows);
   // Logits that chose result.tokens[row] of the last cycle.
   std::span<const float> cycle_logits(int row) const { return cycle_.row_logits(row); }
-  bool can_draft() const { return drafts_ && chunk_ > 1; }
+  bool can_draft() const { return drafts_; }
   void inject(DraftFault fault, void* context) { cycle_.inject(fault, context); }
   // Back to the first `position` tokens, by running them again: a recurrent state cannot be
   // rewound.
