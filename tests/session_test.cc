@@ -158,19 +158,16 @@ std::vector<double> state_of(TestModel& m, Session& session) {
   return all;
 }
 
-// Whatever is rejected leaves nothing behind; states are compared byte for byte after 1,000
-// tokens; 200 on the reference back end and in the short form.
-TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
-  TestModel m(GetParam(), 4, release());
+void expect_no_trace(TestModel& m, int64_t count, const std::vector<double>& probabilities,
+                     const std::vector<int>& depths) {
   const std::vector<int32_t> prompt = m.prompt(19, 7);
   const SamplerParams params{.temperature = 0};
-  const bool few = std::string(GetParam()) == "reference" || std::getenv("SPARKLING_SHORT");
-  const int64_t count = length(few ? 200 : 1000), context = count + 120;
+  const int64_t context = count + 120;
   const auto plain = m.session(context);
   const Text expected = decode(m, *plain, prompt, count, 0, AcceptRule::kCoupled, params);
   const std::vector<double> state = state_of(m, *plain);
-  for (double probability : cases<double>({0.0, 0.5, 1.0}, {0.5, 1.0})) {
-    for (int depth : cases<int>({1, 3, 4}, {3})) {
+  for (double probability : probabilities) {
+    for (int depth : depths) {
       const auto session = m.session(context);
       Fault fault{probability, m.vocab()};
       session->inject(wrong_draft, &fault);
@@ -186,6 +183,24 @@ TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
           << "probability " << probability << ", depth " << depth;
     }
   }
+}
+
+// Whatever is rejected leaves nothing behind; states are compared byte for byte after 1,000
+// tokens; 150 on the reference back end and in the short form.
+TEST_P(OnBackend, RejectedDraftsLeaveNoTrace) {
+  TestModel m(GetParam(), 4, release());
+  const bool few = std::string(GetParam()) == "reference" || std::getenv("SPARKLING_SHORT");
+  expect_no_trace(m, length(few ? 150 : 1000), cases<double>({0.0, 0.5, 1.0}, {0.5, 1.0}),
+                  cases<int>({1, 2, 3, 4}, {3}));
+}
+
+// The same of the kernels of precision `fast`, whose states have other types.
+TEST(Session, RejectedDraftsLeaveNoTraceInPrecisionFast) {
+  BackendOptions options;
+  options.precision = PrecisionMode::kFast;
+  options.moe = MoeKernel::kPacked;
+  TestModel m("cpu", 4, test::Release::kFp4, "{}", options);
+  expect_no_trace(m, 300, {0.0, 0.5, 1.0}, {1, 2, 3, 4});
 }
 
 // An answer cut by a stop rule inside a cycle, then a next turn: as if the drafts had never been.
