@@ -335,7 +335,8 @@ class Reference final : public Backend {
               std::inner_product(row_.begin(), row_.end(), row_of(z, i) + h * shape_.latent, 0.0);
       }
     }
-    counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.v_dim / per_head);
+    counters_.weight_bytes +=
+        static_cast<uint64_t>(kv_b.bytes - kv_b.bytes * shape_.nope / per_head);
   }
 
   void head_gate(const Rows& o, const Rows& gate) override {

@@ -69,7 +69,7 @@ struct Engine::Impl {
         tokenizer(std::move(words)),
         options(opts),
         config(model_config),
-        backend(make_backend(opts)),
+        backend(opts.decorate ? opts.decorate(make_backend(opts)) : make_backend(opts)),
         sampler(config.shape.vocab) {
     const TensorSet tensors = bind_tensors(config, *source);
     if (options.draft > 0 && !tensors.has_mtp)
@@ -105,6 +105,7 @@ struct Engine::Impl {
       const Probe probe = probe_step(model, *backend, *session, options.draft);
       check_requirements(options.require, probe, tensors.at("lm_head.weight").tensor.format);
     }
+    session->simulate(options.simulation);
     if (options.slice_seconds > 0) limit_slices();
     stops = config.eos;
     if (config.pad >= 0) stops.push_back(config.pad);  // the family's <|endoftext|>
@@ -309,7 +310,9 @@ GenerateResult Engine::generate(const GenerateRequest& request,
 
   const bool greedy_or_seeded = request.seeded || is_greedy(request.sampling);
   const AcceptRule rule = greedy_or_seeded ? AcceptRule::kCoupled : AcceptRule::kRejection;
-  DepthPolicy& policy = *e.policy;
+  std::optional<DepthPolicy> own;
+  if (request.draft) own.emplace(*request.draft, e.session->can_draft() ? kMaxDrafts : 0);
+  DepthPolicy& policy = own ? *own : *e.policy;
   policy.begin_answer();
   while (open && !cancelled()) {
     const int64_t left = limit - static_cast<int64_t>(result.tokens.size());

@@ -42,6 +42,9 @@ struct EngineOptions {
   LoadProgress* progress = nullptr;  // told how loading goes; outlives the construction
   double slice_seconds =
       0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
+  Simulation simulation;
+  // Wraps the back end before anything is loaded: a trace (backend/trace.h). Null: nothing.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> decorate;
 };
 
 // What will be allocated, decided before the first allocation.
@@ -81,7 +84,8 @@ struct GenerateRequest {
   bool ignore_eos = false;
   bool seeded =
       true;  // the caller chose the seed: the text must not depend on drafts (speculate.h)
-  int top_logprobs = -1;  // -1: none
+  std::optional<int> draft;  // drafts per cycle of this answer instead of the engine's, at most 7
+  int top_logprobs = -1;     // -1: none
   const std::atomic<bool>* cancel =
       nullptr;  // looked at between prefill chunks and tokens; any thread may set it
   // Looked at inside a step too; the session is lost then, and the next prompt is read from its

@@ -49,6 +49,7 @@ class Session {
   // Logits that chose result.tokens[row] of the last cycle.
   std::span<const float> cycle_logits(int row) const { return cycle_.row_logits(row); }
   bool can_draft() const { return drafts_; }
+  void simulate(const Simulation& simulation) { cycle_.simulate(simulation); }
   void inject(DraftFault fault, void* context) { cycle_.inject(fault, context); }
   // Back to the first `position` tokens, by running them again: a recurrent state cannot be
   // rewound.

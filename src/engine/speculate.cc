@@ -39,6 +39,9 @@ void DraftCounters::add(const CycleResult& result) {
   if (result.drafted > 0) {
     ++drafting_cycles;
     committed_drafting += static_cast<uint64_t>(result.count);
+    drafting_verify_seconds += result.verify_seconds;
+    drafting_verify_rows += static_cast<uint64_t>(result.drafted + 1);
+    drafting_verify_weight_bytes += result.verify_weight_bytes;
   }
   for (int j = 0; j < result.drafted; ++j) {
     ++drafted[j];
@@ -47,6 +50,7 @@ void DraftCounters::add(const CycleResult& result) {
   draft_seconds += result.extend_draft_seconds;
   verify_seconds += result.verify_seconds;
   accept_seconds += result.accept_seconds;
+  draft_sample_seconds += result.draft_sample_seconds;
 }
 
 double DraftCounters::accept_length() const {

@@ -25,6 +25,11 @@ struct DraftCounters {
   std::array<uint64_t, kMaxDrafts> drafted{};
   std::array<uint64_t, kMaxDrafts> accepted{};
   double draft_seconds = 0, verify_seconds = 0, accept_seconds = 0;
+  double draft_sample_seconds = 0;  // part of draft_seconds
+  // Of the cycles that drafted.
+  double drafting_verify_seconds = 0;
+  uint64_t drafting_verify_rows = 0;
+  uint64_t drafting_verify_weight_bytes = 0;
 
   void add(const CycleResult& result);
   // Tokens per cycle, over the cycles that drafted; 0 when none did.

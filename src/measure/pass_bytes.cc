@@ -46,14 +46,6 @@ bool is_vector(const BoundTensor& bound, const ModelShape& s) {
   return bound.tensor.rows == 1 || bound.tensor.cols == s.conv_kernel;
 }
 
-// The two halves of kv_b are read by two verbs, each of which rounds its share down.
-int64_t bytes_of(const BoundTensor& bound, const ModelShape& s) {
-  const int64_t bytes = bound.tensor.bytes();
-  if (!ends_with(bound.name, "kv_b_proj.weight")) return bytes;
-  const int64_t per_head = s.nope + s.v_dim;
-  return bytes * s.nope / per_head + bytes * s.v_dim / per_head;
-}
-
 }  // namespace
 
 std::string_view traffic_name(Traffic traffic) {
@@ -114,7 +106,7 @@ ByteCount::ByteCount(const ModelConfig& config, const TensorSet& tensors, const 
   for (const BoundTensor& bound : tensors.tensors) {
     if (is_vector(bound, s)) continue;
     const Traffic traffic = traffic_of(bound);
-    const int64_t bytes = bytes_of(bound, s);
+    const int64_t bytes = bound.tensor.bytes();
     const bool draft = bound.component == Component::kMtp;
     if (traffic == Traffic::kEmbed) {
       embed_row_ = bytes / bound.tensor.rows;
@@ -143,6 +135,13 @@ PassBytes ByteCount::target(const Pass& pass) const {
   bytes[Traffic::kLatents] =
       static_cast<double>(mla_layers_ * latent_row_ * (pass.position + 2 * pass.rows));
   return bytes;
+}
+
+double ByteCount::distinct_of(double weight_bytes, double rows) const {
+  if (moe_layers_ == 0 || expert_ == 0) return 0;
+  const double fixed = fixed_.total() - fixed_[Traffic::kState];
+  const double experts = weight_bytes - fixed - rows * static_cast<double>(embed_row_);
+  return experts / static_cast<double>(moe_layers_ * expert_);
 }
 
 PassBytes ByteCount::draft(const Pass& pass) const {

@@ -64,6 +64,9 @@ class ByteCount {
   // A pass of the draft layer and, after it, of the draft head.
   PassBytes draft(const Pass& pass) const;
 
+  // Distinct experts of a layer in a pass of `rows` rows that read `weight_bytes` of weights.
+  double distinct_of(double weight_bytes, double rows) const;
+
   int64_t expert_bytes() const { return expert_; }  // of one routed expert of a main layer
   int64_t moe_layers() const { return moe_layers_; }
   int64_t top_k() const { return top_k_; }

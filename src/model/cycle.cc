@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <numeric>
 
 namespace spk {
 namespace {
@@ -49,6 +50,59 @@ Cycle::Cycle(const Model& model, Backend& backend, std::span<const LayerState> s
   waiting_tokens_.reserve(static_cast<size_t>(waiting_.rows));
   draft_logits_.resize(static_cast<size_t>(s.vocab));
   draft_rows_.reserve(static_cast<size_t>(s.vocab));
+}
+
+double chance_for(double accept_length, int depth) {
+  if (depth == 0) return 0;
+  const auto tokens = [depth](double p) {
+    double sum = 1, reach = 1;
+    for (int j = 0; j < depth; ++j) sum += reach *= p;
+    return sum;
+  };
+  double low = 0, high = 1;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (tokens(middle) < accept_length ? low : high) = middle;
+  }
+  return high;
+}
+
+void Cycle::simulate(const Simulation& simulation) {
+  simulation_ = simulation;
+  const int64_t n = simulation.distinct_experts;
+  if (n == 0) return;
+  const ModelConfig& config = model_.config;
+  if (n < config.shape.top_k || n > config.shape.experts)
+    fail_input("distinct experts: expected ", config.shape.top_k, " (those of one row) to ",
+               config.shape.experts, ", found ", n);
+  const int64_t columns = (config.moe_layers() + 1) * config.shape.top_k;
+  routes_ = {backend_.alloc(static_cast<size_t>(kMaxVerify * columns) * sizeof(int32_t), "routes"),
+             0, kMaxVerify, columns, columns};
+  route_table_.resize(static_cast<size_t>(kMaxVerify * columns));
+  pool_.resize(static_cast<size_t>(config.shape.experts));
+}
+
+// For each layer other experts: a row takes the next top_k of a shuffled pool of the wanted size,
+// so that the rows together use all of it as far as they can.
+void Cycle::draw_routes(int64_t position, int64_t rows) {
+  const ModelConfig& config = model_.config;
+  const int64_t top_k = config.shape.top_k, layers = config.moe_layers() + 1;
+  const int64_t pool = std::min(simulation_.distinct_experts, rows * top_k);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    std::iota(pool_.begin(), pool_.end(), 0);
+    for (int64_t i = 0; i < pool; ++i) {
+      const double u = uniform_at(simulation_.seed, static_cast<uint64_t>(layer),
+                                  static_cast<uint64_t>(position), static_cast<uint32_t>(i));
+      const auto rest = static_cast<double>(config.shape.experts - i);
+      std::swap(pool_[static_cast<size_t>(i)],
+                pool_[static_cast<size_t>(i + static_cast<int64_t>(u * rest))]);
+    }
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t k = 0; k < top_k; ++k)
+        route_table_[static_cast<size_t>((row * layers + layer) * top_k + k)] =
+            pool_[static_cast<size_t>((row * top_k + k) % pool)];
+  }
+  backend_.write(route_table_.data(), routes_.slice_rows(0, rows));
 }
 
 void Cycle::reset() {
@@ -156,6 +210,7 @@ void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler
     }
     const std::span<const float> logits = draft_logits(fed_);
     const int64_t at = position + 1 + j;  // where the draft would stand
+    const Clock::time_point begin = Clock::now();
     if (rule == AcceptRule::kCoupled) {
       drafts_[j] = sampler.sample(logits, params, at);
     } else {
@@ -164,6 +219,7 @@ void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler
                              uniform_at(params.seed, params.choice, static_cast<uint64_t>(at),
                                         static_cast<uint32_t>(Draw::kDraft)));
     }
+    draft_sample_seconds_ += seconds(begin, Clock::now());
     if (fault_) drafts_[j] = fault_(fault_context_, at, drafts_[j]);
     sampler.accept(drafts_[j]);
   }
@@ -181,6 +237,10 @@ void Cycle::verify(int32_t last, int64_t position, int depth) {
   step.fold = unfolded_ ? accepted_ : 0;
   step.tokens = step_tokens_.slice_rows(0, step.rows);
   backend_.write(tokens.data(), step.tokens);
+  if (depth > 0 && simulation_.distinct_experts > 0) {
+    draw_routes(position, step.rows);
+    step.routes_in = routes_.slice_rows(0, step.rows);
+  }
   backend_.begin(step);
   forward(model_, step, states_, scratch_, backend_);
   target_logits(scratch_.hidden.slice_rows(1, step.rows));
@@ -220,9 +280,16 @@ int Cycle::accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler
       sampler.distribution(row_logits(j), params, at, target_distribution_);
       token = reject_or_take(at, j, params);
     }
+    bool taken = j < depth && token == drafts_[j];
+    if (j < depth && simulation_.accept_length > 0) {
+      taken = uniform_at(simulation_.seed, 0, static_cast<uint64_t>(at),
+                         static_cast<uint32_t>(Draw::kAccept)) <
+              chance_for(simulation_.accept_length, depth);
+      if (taken) token = drafts_[j];
+    }
     sampler.accept(token);
     result.tokens[j] = token;
-    if (j == depth || token != drafts_[j]) return j + 1;
+    if (!taken) return j + 1;
   }
 }
 
@@ -231,6 +298,7 @@ CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rul
   SPK_CHECK(depth == 0 || can_draft_);
   SPK_CHECK(depth <= kMaxDrafts && depth < rows_);
   CycleResult result;
+  draft_sample_seconds_ = 0;
   const Clock::time_point start = Clock::now();
   absorb(last);
   if (depth > 0) {
@@ -239,7 +307,9 @@ CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rul
     extend(waiting_rows_, false);
   }
   const Clock::time_point drafted = Clock::now();
+  const uint64_t weights_before = backend_.counters().weight_bytes;
   verify(last, position, depth);
+  result.verify_weight_bytes = backend_.counters().weight_bytes - weights_before;
   const Clock::time_point verified = Clock::now();
   result.drafted = depth;
   result.count = accept(position, depth, rule, sampler, params, result);
@@ -247,6 +317,7 @@ CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rul
   result.extend_draft_seconds = seconds(start, drafted);
   result.verify_seconds = seconds(drafted, verified);
   result.accept_seconds = seconds(verified, Clock::now());
+  result.draft_sample_seconds = draft_sample_seconds_;
   return result;
 }
 

@@ -37,7 +37,21 @@ struct CycleResult {
   double extend_draft_seconds = 0;
   double verify_seconds = 0;
   double accept_seconds = 0;
+  double draft_sample_seconds = 0;   // part of extend_draft_seconds: choosing the drafts
+  uint64_t verify_weight_bytes = 0;  // read by the verify pass and its head
 };
+
+// For weights that nobody trained, whose drafts and routes mean nothing: the work of a cycle is
+// done as always, only these decisions are replaced by draws. The text means nothing either.
+struct Simulation {
+  double accept_length = 0;  // mean tokens of a verify pass; 0: drafts are judged by the target
+  int64_t distinct_experts =
+      0;  // that the rows of a verify pass choose in each layer; 0: by router
+  uint64_t seed = 1;
+};
+// Chance of each draft, given that it was reached, so that `depth` of them yield `accept_length`
+// tokens a pass: 1 + p + ... + p^depth = accept_length.
+double chance_for(double accept_length, int depth);
 
 // For tests: replaces draft j (0-based) of a cycle. Null in real use.
 using DraftFault = int32_t (*)(void* context, int64_t position, int32_t draft);
@@ -75,6 +89,8 @@ class Cycle {
   std::span<const float> draft_logits(const Rows& hidden);
   // Every step looks at it (Step::abort); null: none does.
   void set_abort(const std::atomic<bool>* abort) { abort_ = abort; }
+  // Before the first step. Error(kInput) for experts that the model cannot choose.
+  void simulate(const Simulation& simulation);
   void inject(DraftFault fault, void* context) {
     fault_ = fault;
     fault_context_ = context;
@@ -89,6 +105,7 @@ class Cycle {
   int accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
              const SamplerParams& params, CycleResult& result);
   int32_t reject_or_take(int64_t position, int index, const SamplerParams& params);
+  void draw_routes(int64_t position, int64_t rows);
   std::span<const float> target_logits(const Rows& hidden);
 
   const Model& model_;
@@ -113,6 +130,10 @@ class Cycle {
   std::array<std::vector<TokenProbability>, kMaxDrafts> draft_distribution_;
   std::vector<TokenProbability> target_distribution_, residual_;
   std::vector<float> logits_, draft_logits_, draft_rows_;
+  Simulation simulation_;
+  Ints routes_;  // [kMaxVerify, (MoE layers + 1) * top_k], when experts are drawn
+  std::vector<int32_t> route_table_, pool_;
+  double draft_sample_seconds_ = 0;
   DraftFault fault_ = nullptr;
   void* fault_context_ = nullptr;
   const std::atomic<bool>* abort_ = nullptr;

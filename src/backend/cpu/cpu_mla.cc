@@ -129,7 +129,8 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
               multiply_block(w, row + first, row + last, in.from(h * n), n, y_.data() + h * n,
                              first, few, worker);
             });
-  counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.v_dim / per_head);
+  // What latent_absorb left, so that both together count the matrix to the byte.
+  counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes - kv_b.bytes * shape_.nope / per_head);
 }
 
 // Everything between the products that take the layer's input and the output projection: a task
