@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -214,7 +215,7 @@ def test_a_cut_last_row_is_dropped_and_told(sparkling, tmp_path, questions):
     (["--temperature", "0"], "temperature 0.6, now 0"),
     (["--thinking", "on"], "thinking off, now on"),
     (["--draft", "1"], "draft 3, now 1"),
-    (["--lm-head", "fp8"], "lm_head"),
+    (["--lm-head", "bf16"], "lm_head fp8, now bf16"), (["--moe", "plain"], "moe packed, now plain"),
     (["--system", "Be brief."], "system"),
 ])  # fmt: skip
 def test_other_options_are_refused(sparkling, tmp_path, questions, change, named):
@@ -270,5 +271,8 @@ def test_compare_refuses_what_does_not_pair(sparkling, tmp_path, questions):
     sparkling("eval", "set", other, "--out", b, *SHORT)
     assert "expected questions that are in both files" in sparkling("eval", "compare", a, b, status=1).stderr
     assert "a file that eval wrote" in sparkling("eval", "compare", a, questions, status=1).stderr
+    nobody = tmp_path / "nobody.jsonl"  # N03: results without the id of a build are rejected
+    nobody.write_text(re.sub(r'"commit":"[^"]*",', "", a.read_text()))
+    assert "expected the commit of the build" in sparkling("eval", "compare", a, nobody, status=1).stderr
     data = json.loads(sparkling("eval", "compare", a, a, "--json").stdout)
     assert data["pairs"] == 2 and data["mcnemar_p"] == 1 and data["speed_ratio"] == pytest.approx(1)

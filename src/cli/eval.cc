@@ -160,6 +160,7 @@ int run_questions(const Options& options) {
   request.sampling = sampling_of(options, model.config.shape.vocab);
   request.max_tokens = e.max_tokens;
   request.cancel = interrupt_flag();
+  request.abort = abort_flag();
   const EvalSettings settings =
       settings_of(options, data, train_hash, request.sampling, model.name, weights_identity(model));
   std::vector<std::string> ids;
@@ -217,6 +218,10 @@ int compare_files(const Options& options) {
       log_warn(cat(path, ": its last row was cut short (", file.dropped_bytes,
                    " bytes) and is left out"));
     if (file.rows.empty()) fail_input(path, ": expected at least one row, found none");
+    // A result that does not say which build made it proves nothing about any.
+    if (std::none_of(file.options.begin(), file.options.end(),
+                     [](const auto& option) { return option.first == "commit"; }))
+      fail_input(path, ": expected the commit of the build among its options, found none");
     return file;
   };
   const EvalFile a = read(options.eval.a), b = read(options.eval.b);

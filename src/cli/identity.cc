@@ -32,7 +32,9 @@ std::string weights_identity(const OpenedModel& model) {
 }
 
 std::vector<std::pair<std::string, std::string>> run_settings(const ModelOptions& o) {
+  static constexpr std::string_view kHeads[] = {"stored", "fp32", "bf16", "fp8", "mxfp4"};
   const Version v = version();
+  const EngineOptions e = engine_options(o);  // what the precision chose where nothing was said
   return {
       {"commit", std::string(v.commit)},
       {"build", cat(v.build, ", ", v.compiler)},
@@ -40,8 +42,10 @@ std::vector<std::pair<std::string, std::string>> run_settings(const ModelOptions
       {"backend", o.backend},
       {"precision", o.precision == PrecisionMode::kFast ? "fast" : "exact"},
       {"threads", o.threads > 0 ? cat(o.threads) : "all"},
-      {"lm_head", o.lm_head},
+      {"moe", e.device.moe == MoeKernel::kPacked ? "packed" : "plain"},
+      {"lm_head", std::string(kHeads[static_cast<size_t>(e.head)])},
       {"draft", o.draft},
+      {"draft_head", cat(o.draft_head)},
       {"require", o.require},
       {"context", cat(o.context)},
       {"rope_scaling", o.rope_scaling},
