@@ -4,6 +4,7 @@ QUESTION ?= A tank of Bella holds 91 liters. 36 liters flow in. 13 liters leak o
 FUZZ_SECONDS ?= 60
 SECONDS ?= 3600
 ARGS ?=
+BENCH ?= --ladder --prompts tests/data/bench_prompts.jsonl --out 256 --repeat 5
 
 .PHONY: build run test serve bench soak equality fuzz asan tsan format clean
 build:
@@ -23,8 +24,9 @@ test:
 serve: build
 	build/sparkling serve $(ARGS)
 
+# What each optimisation adds, on ling-nano; BENCH="..." measures something else.
 bench: build
-	build/sparkling bench $(ARGS) </dev/null
+	build/sparkling bench $(BENCH) $(ARGS) </dev/null
 
 # Mixed agent traffic for an hour: flat memory, and every answer as if it had been alone (tools/soak.py).
 soak: build

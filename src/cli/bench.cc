@@ -1,226 +1,208 @@
-// `bench`, first form: one row of prefill and decode speed over a fixed token stream.
-//
-// The stream is a function of the seed, the end token is ignored, sampling is greedy: two runs do
-// the same work. One repetition is run and dropped (page faults, clocks), the median of the others
-// is reported with their spread.
+// `bench`: measured rows of prefill and decoding, in the forms that bench.h lists.
+#include "cli/bench.h"
+
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/identity.h"
 #include "cli/machine.h"
 #include "cli/output.h"
-#include "cli/source.h"
+#include "cli/sampling.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
-
-#include <nlohmann/json.hpp>
+#include "measure/show.h"
+#include "text/chat.h"
 
 #include <algorithm>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace spk::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr int kSimulatedDrafts = 3;  // where drafts are simulated and --draft is left to us
 
-struct Measured {
-  double decode_tok_s = 0;
-  double prefill_tok_s = 0;
-  double bytes_per_token = 0;
-  double gb_s = 0;
-};
+std::string clocks_text(const Clocks& before, const Clocks& after) {
+  return cat("before ", before.text(), "; after ", after.text());
+}
 
-struct Row {
-  std::string name;
-  std::optional<double> tok_s;  // absent where one token only was decoded
-  double tok_s_spread = 0;      // (largest - smallest) / median, percent
-  double prefill_tok_s = 0;
-  double bytes_per_token = 0;
-  double gb_s = 0;
-  double roof_percent = 0;
-  double roof_gb_s = 0;
-  int64_t repetitions = 0;
-};
+// Greedy unless the command line says otherwise: what is measured must not hang on a checkpoint's
+// generation_config.json.
+SamplerParams sampling_of(const Options& options) {
+  SamplingOptions sampling = options.sampling;
+  sampling.temperature = sampling.temperature.value_or(0);
+  sampling.seed = sampling.seed.value_or(1);
+  constexpr int64_t kAnyVocabulary = int64_t{1} << 30;
+  return sampler_params(sampling, std::nullopt, kAnyVocabulary);
+}
 
-std::vector<int32_t> stream(int64_t n, uint64_t seed, int64_t vocab) {
-  std::vector<int32_t> ids;
-  ids.reserve(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    const double u = uniform_at(seed, 0, static_cast<uint64_t>(i), 0);
-    ids.push_back(static_cast<int32_t>(u * static_cast<double>(vocab)));
+std::string sampling_text(const SamplerParams& p) {
+  if (is_greedy(p)) return "greedy";
+  return cat("temperature ", p.temperature, ", top_p ", p.top_p, ", top_k ", p.top_k);
+}
+
+void check_simulation(const Options& options, int draft) {
+  const BenchOptions& b = options.bench;
+  if (b.simulate_acceptance == 0 && b.simulate_experts == 0) return;
+  if (draft == 0)
+    fail_usage("--simulate-acceptance and --simulate-experts need drafts, found --draft 0");
+  const int most = draft == kAutoDepth ? kMaxDrafts : draft;
+  if (b.simulate_acceptance > most + 1)
+    fail_usage("--simulate-acceptance: expected at most ", most + 1, " with --draft ", most,
+               ", found ", b.simulate_acceptance);
+}
+
+// One row for each depth, else one.
+int bench_rows(const Options& options) {
+  const BenchOptions& b = options.bench;
+  BenchWork work = work_of(options);
+  const bool texts = !work.prompts.empty();
+  if (texts && !b.depths.empty()) fail_usage("expected --prompts or --depth, found both");
+  const std::string name =
+      texts ? cat(work.prompts.size(), " prompts+out", b.out) : cat("in", b.in, "+out", b.out);
+  std::vector<int64_t> depths = b.depths;
+  if (depths.empty()) depths.push_back(0);
+  work.depth = *std::max_element(depths.begin(), depths.end());
+  BenchEngine engine(options, options.model, context_for(work));
+  const Clocks before = clocks_now();
+  std::vector<BenchRow> rows;
+  for (const int64_t depth : depths) {
+    work.depth = depth;
+    work.warm = !texts;
+    rows.push_back(engine.run(b.depths.empty() ? name : cat(name, "@", depth), work, false));
   }
-  return ids;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-template <typename Field>
-double median_of(const std::vector<Measured>& all, Field field) {
-  std::vector<double> values;
-  values.reserve(all.size());
-  for (const Measured& m : all) values.push_back(m.*field);
-  return median(values);
-}
-
-Measured measure(Engine& engine, const BenchOptions& bench, uint64_t seed) {
-  GenerateRequest request;
-  request.prompt = stream(bench.in, seed, engine.config().shape.vocab);
-  request.sampling.temperature = 0;
-  request.max_tokens = bench.out;
-  request.ignore_eos = true;
-  const GenerateResult result = engine.generate(request, [](const TokenEvent&) { return true; });
-  const Timings& t = result.timings;
-  return {t.decode_tok_s(), t.prefill_tok_s(), t.bytes_per_token(), t.gigabytes_per_second()};
-}
-
-Row summarise(const Options& options, const std::vector<Measured>& all, double bandwidth) {
-  Row row;
-  row.name = cat("in", options.bench.in, "+out", options.bench.out);
-  row.repetitions = static_cast<int64_t>(all.size());
-  row.prefill_tok_s = median_of(all, &Measured::prefill_tok_s);
-  row.roof_gb_s = bandwidth / 1e9;
-  if (options.bench.out < 2) return row;  // the first token belongs to the prefill
-  row.tok_s = median_of(all, &Measured::decode_tok_s);
-  const auto [low, high] = std::minmax_element(
-      all.begin(), all.end(),
-      [](const Measured& a, const Measured& b) { return a.decode_tok_s < b.decode_tok_s; });
-  if (*row.tok_s > 0)
-    row.tok_s_spread = 100 * (high->decode_tok_s - low->decode_tok_s) / *row.tok_s;
-  row.bytes_per_token = median_of(all, &Measured::bytes_per_token);
-  row.gb_s = median_of(all, &Measured::gb_s);
-  if (bandwidth > 0) row.roof_percent = 100 * row.gb_s * 1e9 / bandwidth;
-  return row;
-}
-
-// Fields that this version does not measure are null, so that readers of later versions need no
-// other keys.
-Json row_json(const Row& r) {
-  const bool decoded = r.tok_s.has_value();
-  Json j;
-  j["name"] = r.name;
-  j["tok_s"] = decoded ? Json(*r.tok_s) : Json();
-  j["ms_per_token"] = decoded ? Json(1000 / *r.tok_s) : Json();
-  j["gain_percent"] = nullptr;
-  j["bytes_per_token"] = decoded ? Json(r.bytes_per_token) : Json();
-  j["gb_s"] = decoded ? Json(r.gb_s) : Json();
-  j["roof_percent"] = decoded ? Json(r.roof_percent) : Json();
-  for (const char* key : {"accept_length", "verify_over_step", "distinct_experts", "moe_percent",
-                          "attention_percent", "head_percent", "sampling_percent"}) {
-    j[key] = nullptr;
-  }
-  j["simulated"] = false;
-  j["prefill_tok_s"] = r.prefill_tok_s;
-  j["tok_s_spread_percent"] = decoded ? Json(r.tok_s_spread) : Json();
-  j["roof_gb_s"] = r.roof_gb_s;
-  j["repetitions"] = r.repetitions;
-  return j;
-}
-
-std::vector<std::string> cells(const Row& r) {
-  const auto number = [&](double value, int decimals) {
-    return r.tok_s ? show_fixed(value, decimals) : std::string("-");
-  };
-  const double tok_s = r.tok_s.value_or(0);
-  return {r.name,
-          show_fixed(r.prefill_tok_s, 1),
-          number(tok_s, 1),
-          number(r.tok_s_spread, 1),
-          number(tok_s > 0 ? 1000 / tok_s : 0, 3),
-          number(r.bytes_per_token / 1e6, 2),
-          number(r.gb_s, 2),
-          number(r.roof_percent, 1)};
-}
-const std::vector<std::string> kColumns = {"test",     "prefill tok/s", "decode tok/s",
-                                           "spread %", "ms/token",      "MB/token",
-                                           "GB/s",     "% of roof"};
-
-std::string table(const std::vector<std::string>& row, bool markdown) {
-  std::string head;
-  std::string rule;
-  std::string body;
-  for (size_t i = 0; i < kColumns.size(); ++i) {
-    const size_t width = std::max(kColumns[i].size(), row[i].size());
-    const auto cell = [&](const std::string& text) {
-      const std::string fill(width - text.size(), ' ');
-      const bool last = i + 1 == kColumns.size();
-      return (i == 0 ? text + fill : fill + text) + (markdown ? (last ? " |" : " | ")
-                                                     : last   ? ""
-                                                              : "  ");
-    };
-    head += cell(kColumns[i]);
-    body += cell(row[i]);
-    rule += i == 0 ? "---|" : "---:|";
-  }
-  return markdown ? cat("| ", head, "\n|", rule, "\n| ", body, "\n") : cat(head, "\n", body, "\n");
-}
-
-void print(const Options& options, const Row& row, const std::string& model,
-           const std::string& machine) {
-  const std::string& format = options.bench.format;
-  const std::string commit(version().commit);
-  if (format == "json") {
-    Json root;
-    root["command"] = options.command;
-    root["commit"] = commit;
-    root["machine"] = machine;
-    root["model"] = model;
-    root["rows"] = Json::array({row_json(row)});
-    out(root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    return;
-  }
-  if (format == "csv") {
-    const Json json = row_json(row);
-    std::string head = "commit";
-    std::string body = commit;
-    for (const auto& [key, value] : json.items()) {
-      head.append(",").append(key);
-      body.append(",");
-      if (value.is_string()) body.append(value.get_ref<const std::string&>());
-      if (!value.is_string() && !value.is_null()) body.append(value.dump());
-    }
-    out(cat(head, "\n", body, "\n"));
-    return;
-  }
-  out(cat(table(cells(row), format == "md"), "\n"));
-  const char* item = format == "md" ? "- " : "";
-  out(cat(item, "command: ", options.command, "\n", item, "commit:  ", commit, "\n", item,
-          "machine: ", machine, "\n", item, "model:   ", model, "\n", item, "roof:    ",
-          show_fixed(row.roof_gb_s, 1), " GB/s, read bandwidth of the same threads\n"));
+  finish_rows(options, result_frame(options, engine, before), rows);
+  return 0;
 }
 
 }  // namespace
 
-int verb_bench(const Options& options) {
-  OpenedModel model = open_model(options.model);
-  const std::string name = model.name;
-  EngineOptions engine_opts = engine_options(options.model);
-  const int64_t needed = options.bench.in + options.bench.out + 1;
-  if (engine_opts.context == 0) engine_opts.context = std::min(needed, model.config.context);
-  if (needed > engine_opts.context) {
-    fail_input("--in ", options.bench.in, " and --out ", options.bench.out, " need a context of ",
-               needed, " tokens, found ", engine_opts.context);
-  }
-  const auto engine = start_engine(model, options.model, engine_opts);
-  const auto seed = static_cast<uint64_t>(options.sampling.seed.value_or(1));
+BenchWork work_of(const Options& options) {
+  const BenchOptions& b = options.bench;
+  BenchWork work;
+  work.in = b.in;
+  work.out = b.out;
+  work.repeat = b.repeat;
+  work.seed = static_cast<uint64_t>(options.sampling.seed.value_or(1));
+  work.sampling = sampling_of(options);
+  if (b.prompts.empty()) return work;
+  work.prompts = encode_prompts(options.model, read_prompts(b.prompts));
+  return work;
+}
 
-  std::vector<Measured> all;
-  Progress progress("bench", options.bench.repeat + 1, "repetitions");
-  for (int64_t i = 0; i <= options.bench.repeat; ++i) {
-    // Another stream each time: the same one would be taken from the live session.
-    const Measured m = measure(*engine, options.bench, seed + static_cast<uint64_t>(i));
-    log_verbose(cat("repetition ", i, ": ", show_fixed(m.decode_tok_s, 1), " tok/s"));
-    if (i > 0) all.push_back(m);
+int64_t context_for(const BenchWork& work) {
+  int64_t longest = work.prompts.empty() ? work.in : 0;
+  for (const auto& prompt : work.prompts)
+    longest = std::max(longest, static_cast<int64_t>(prompt.size()));
+  return work.depth + longest + work.out + 2;  // one more for the warm prompt
+}
+
+std::vector<std::vector<int32_t>> encode_prompts(const ModelOptions& options,
+                                                 const std::vector<TextPrompt>& texts) {
+  if (!options.synthetic.empty())
+    fail_usage("synthetic weights have no tokenizer: expected --in N, found texts");
+  const auto json = model_text(options, "tokenizer.json");
+  if (!json) fail_input(model_name(options), " has no tokenizer.json, which texts need");
+  const Tokenizer tokenizer = Tokenizer::from_json(*json, model_name(options) + "/tokenizer.json");
+  RenderOptions render;
+  std::vector<std::vector<int32_t>> prompts;
+  prompts.reserve(texts.size());
+  for (const TextPrompt& prompt : texts) {
+    render.thinking = prompt.thinking;
+    prompts.push_back(encode_chat(tokenizer, render_chat({{"user", prompt.text, "", {}}}, render)));
+  }
+  return prompts;
+}
+
+BenchEngine::BenchEngine(const Options& options, const ModelOptions& model_options,
+                         int64_t context) {
+  const BenchOptions& b = options.bench;
+  EngineOptions e = engine_options(model_options);
+  if (b.simulate_acceptance > 0 && e.draft == kAutoDepth) e.draft = kSimulatedDrafts;
+  OpenedModel model = open_model(model_options);
+  name_ = model.name;
+  weights_ = weights_identity(model);
+  if (e.context == 0) e.context = std::min(context, model.config.context);
+  if (context > e.context)
+    fail_input("prompt, depth and output need a context of ", context, " tokens, found ",
+               e.context);
+  bytes_.emplace(model.config, bind_tensors(model.config, *model.source),
+                 ByteCount::Choices{e.head, model_options.draft_head, 4, 4});
+  if (e.draft != 0 && (b.simulate_acceptance > 0 || b.simulate_experts > 0)) {
+    simulated_ = true;
+    e.simulation = {b.simulate_acceptance, b.simulate_experts,
+                    static_cast<uint64_t>(options.sampling.seed.value_or(1))};
+  }
+  e.decorate = [this](std::unique_ptr<Backend> inner) {
+    return make_trace_backend(std::move(inner), trace_);
+  };
+  engine_ = start_engine(model, model_options, e);
+}
+
+BenchRun BenchEngine::begin(const BenchWork& work, bool shares) {
+  return {*engine_, work, shares ? &trace_ : nullptr};
+}
+
+BenchRow BenchEngine::row_of(const BenchRun& run, const std::string& name) const {
+  BenchRow row = run.row();
+  row.name = name;
+  row.simulated = simulated_ && row.accept_length > 0;
+  if (row.accept_length > 0 && bytes_->moe_layers() > 0)
+    row.distinct_experts = bytes_->distinct_of(row.verify_weight_bytes, row.verify_rows);
+  return row;
+}
+
+BenchRow BenchEngine::run(const std::string& name, const BenchWork& work, bool shares) {
+  BenchRun measured = begin(work, shares);
+  Progress progress(name, measured.steps(), "repetitions");
+  for (int64_t i = 0; i < measured.steps(); ++i) {
+    measured.step();
     progress.update(i + 1);
   }
-  const double bandwidth = engine->backend().read_bandwidth();
-  const std::string machine = cat(this_machine().text(), "; ", engine->backend().description());
-  print(options, summarise(options, all, bandwidth), name, machine);
-  return 0;
+  return row_of(measured, name);
+}
+
+ResultTable result_frame(const Options& options, BenchEngine& engine, const Clocks& before) {
+  return result_frame(options, engine.name(), engine.weights(),
+                      engine.engine().backend().description(), before);
+}
+
+ResultTable result_frame(const Options& options, const std::string& model,
+                         const std::string& weights, const std::string& backend,
+                         const Clocks& before) {
+  const Version v = version();
+  ResultTable table;
+  table.command = options.command;
+  table.commit = v.commit;
+  table.build = cat(v.build, ", ", v.compiler);
+  table.machine = cat(this_machine().text(), "; ", backend);
+  table.model = model;
+  table.weights = weights;
+  table.notes = {{"clocks", clocks_text(before, clocks_now())},
+                 {"sampling", sampling_text(sampling_of(options))}};
+  return table;
+}
+
+void finish_rows(const Options& options, ResultTable table, const std::vector<BenchRow>& rows) {
+  add_rows(table, rows);
+  if (!options.bench.plot.empty()) write_plot(options.bench.plot, table, rows);
+  out(render(table, options.bench.format));
+}
+
+int verb_bench(const Options& options) {
+  const BenchOptions& b = options.bench;
+  const int forms =
+      (b.ladder ? 1 : 0) + (b.acceptance ? 1 : 0) + (b.profile ? 1 : 0) + (b.kernel ? 1 : 0);
+  check_simulation(options, engine_options(options.model).draft);
+  const std::string& plot = b.plot;
+  const std::string end = plot.size() > 4 ? plot.substr(plot.size() - 4) : "";
+  if (!plot.empty() && end != ".svg" && end != ".png")
+    fail_usage("--plot: expected FILE.svg or FILE.png, found '", plot, "'");
+  if (forms > 1)
+    fail_usage("expected one of --ladder, --acceptance, --profile, --kernel, found ", forms);
+  if (b.ladder) return bench_ladder(options);
+  if (b.acceptance) return bench_acceptance(options);
+  if (b.profile) return bench_profile(options);
+  if (b.kernel) return bench_kernels(options);
+  return bench_rows(options);
 }
 
 }  // namespace spk::cli

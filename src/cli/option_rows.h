@@ -71,7 +71,8 @@ class Table {
 
 // Rows of bench, eval and plan.
 void add_measure(Table& t, Options& o);
-// Temperature, top-k and the like, for verbs that sample. `top_k`: the default to show.
-void add_choice_of_tokens(Table& t, SamplingOptions& s, const std::string& top_k);
+// Temperature, top-k and the like, for verbs that sample, with the defaults to show.
+void add_choice_of_tokens(Table& t, SamplingOptions& s, const std::string& temperature,
+                          const std::string& top_k);
 
 }  // namespace spk::cli

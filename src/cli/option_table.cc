@@ -92,7 +92,7 @@ void add_model(Table& t, Options& o) {
 void add_sampling(Table& t, Options& o) {
   SamplingOptions& s = o.sampling;
   t.group("Sampling (defaults: generation_config.json, then those shown)", bit(Verb::kRun));
-  add_choice_of_tokens(t, s, "0");
+  add_choice_of_tokens(t, s, "0.6", "0");
   t.value("--logit-bias", "ID:VALUE,...", "added to these tokens' logits, -1000 to 1000",
           [&s](const std::string& text) { s.logit_bias = parse_bias(text); });
   t.integer("--seed", "N", 0, std::numeric_limits<int64_t>::max(),

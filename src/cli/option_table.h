@@ -22,6 +22,7 @@ struct OptionRow {
   enum class Kind : uint8_t {
     kSwitch,    // no value
     kOne,       // one value, the last counts
+    kMaybe,     // one value or none, which is ""
     kRepeated,  // one value each time it is given
     kMany,      // all words that follow
   };

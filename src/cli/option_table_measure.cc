@@ -16,9 +16,38 @@ void add_bench(Table& t, Options& o) {
             [&b](int64_t n) { b.out = n; });
   t.integer("--repeat", "N", 1, 1000, "measured repetitions, after one that is dropped (3)",
             [&b](int64_t n) { b.repeat = n; });
+  t.value("--depth", "LIST", "tokens that are there before, one row each: 0,4096,32768",
+          [&b](const std::string& s) {
+            b.depths.clear();
+            for (const int32_t n : parse_ids(s)) {
+              if (n < 0) fail_usage("expected numbers from 0 on, found ", n);
+              b.depths.push_back(n);
+            }
+          });
+  t.text("--prompts", "FILE", b.prompts,
+         "real text: JSONL of strings or {\"prompt\", \"kind\"?, \"thinking\"?}, --out tokens each "
+         "at most");
+  t.flag("--ladder", "plain experts and FP32 head, then one optimisation more a row",
+         [&b] { b.ladder = true; });
+  t.flag("--acceptance", "accept length by kind of text, temperature, length and drafts",
+         [&b] { b.acceptance = true; });
+  t.flag("--profile", "time, bytes and share of the roof of each verb", [&b] { b.profile = true; });
+  t.value(
+      "--kernel", "NAME",
+      "kernels alone on cold weights: all of them, or those whose name has NAME",
+      [&b](const std::string& s) { b.kernel = s; }, OptionRow::Kind::kMaybe);
+  t.value("--simulate-acceptance", "L",
+          "random weights: drafts are taken by a coin so that a pass yields L tokens",
+          [&b](const std::string& s) { b.simulate_acceptance = parse_real(s, 1, 8); });
+  t.integer("--simulate-experts", "N", 1, 65536,
+            "random weights: a verify pass uses N experts of each layer",
+            [&b](int64_t n) { b.simulate_experts = n; });
+  t.text("--plot", "FILE.svg|png", b.plot, "the rows as a figure");
   t.choice("--format", {"table", "md", "csv", "json"}, b.format, "(table)");
   t.integer("--seed", "N", 0, std::numeric_limits<int64_t>::max(), "seed of the token stream (1)",
             [&o](int64_t n) { o.sampling.seed = n; });
+  t.group("Sampling", bit(Verb::kBench));
+  add_choice_of_tokens(t, o.sampling, "0", "0");
 }
 
 void add_eval(Table& t, Options& o) {
@@ -38,7 +67,7 @@ void add_eval(Table& t, Options& o) {
             [&e](int64_t n) { e.max_tokens = n; });
   t.choice("--format", {"table", "json"}, e.format, "(table)");
   t.group("Sampling (the seed is the question's number)", bit(Verb::kEval));
-  add_choice_of_tokens(t, o.sampling, "29");
+  add_choice_of_tokens(t, o.sampling, "0.6", "29");
 }
 
 void add_plan(Table& t, Options& o) {
@@ -66,8 +95,10 @@ void add_plan(Table& t, Options& o) {
 
 }  // namespace
 
-void add_choice_of_tokens(Table& t, SamplingOptions& s, const std::string& top_k) {
-  t.real("--temperature", 0, 100, s.temperature, "0: always the likeliest token (0.6)");
+void add_choice_of_tokens(Table& t, SamplingOptions& s, const std::string& temperature,
+                          const std::string& top_k) {
+  t.real("--temperature", 0, 100, s.temperature,
+         cat("0: always the likeliest token (", temperature, ")"));
   t.integer("--top-k", "N", -1, 1 << 30,
             cat("keep the N likeliest tokens, 0 or -1: all (", top_k, ")"),
             [&s](int64_t n) { s.top_k = n; });

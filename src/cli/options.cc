@@ -80,6 +80,8 @@ CLI::Option* add_valued(CLI::App& app, const OptionRow& row) {
   option->type_name(row.type)->allow_extra_args(many);
   if (many) {
     option->expected(1, CLI::detail::expected_max_vector_size);
+  } else if (row.kind == OptionRow::Kind::kMaybe) {
+    option->expected(0, 1);
   } else {
     option->expected(1);
   }

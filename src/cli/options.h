@@ -115,6 +115,15 @@ struct BenchOptions {
   int64_t in = 128;
   int64_t out = 64;
   int64_t repeat = 3;
+  std::vector<int64_t> depths;  // tokens that are there before; empty: none
+  std::string prompts;          // file
+  bool ladder = false;
+  bool acceptance = false;
+  bool profile = false;
+  std::optional<std::string> kernel;  // "": all
+  double simulate_acceptance = 0;     // 0: off
+  int64_t simulate_experts = 0;
+  std::string plot;  // file
   std::string format = "table";
 };
 
