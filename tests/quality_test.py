@@ -1,0 +1,66 @@
+"""N09: each option that is there for speed, alone and together, against exact arithmetic on the same questions.
+
+The limit: an option may be a default only while it costs at most 3 of 100 questions here, which is two standard errors of the
+few pairs that disagree; the figure for 1,000 questions is in docs/BENCHMARKS.md.
+"""
+
+import json
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+import questions  # noqa: E402  (needs the path above)
+
+LIMIT = 0.03
+EXACT = ("--precision", "exact", "--draft", "0")
+FAST = {
+    "packed experts": ("--moe", "packed", "--lm-head", "stored", "--draft", "0"),
+    "fp8 head": ("--moe", "plain", "--lm-head", "fp8", "--draft", "0"),
+    "drafts": ("--precision", "exact", "--draft", "3"),
+    "the defaults": (),
+}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    path = tmp_path_factory.mktemp("quality") / "questions.jsonl"
+    rows = []
+    for name in ("problems", "two_step"):
+        for line in (ROOT / f"tests/data/nano/{name}.jsonl").read_text(encoding="utf-8").splitlines():
+            rows.append(questions.question(json.loads(line)))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows if row), encoding="utf-8")
+    return path
+
+
+def run(sparkling, asked, out, options):
+    sparkling("eval", "set", asked, "--thinking", "on", "--temperature", "0", "--max-tokens", "600", "--out", out, *options)
+    return out
+
+
+@pytest.fixture(scope="module")
+def exact(sparkling, asked, tmp_path_factory):
+    return run(sparkling, asked, tmp_path_factory.mktemp("exact") / "exact.jsonl", EXACT)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_speed_costs_no_answers(sparkling, asked, exact, tmp_path, name):
+    fast = run(sparkling, asked, tmp_path / "fast.jsonl", FAST[name])
+    pair = json.loads(sparkling("eval", "compare", exact, fast, "--json").stdout)
+    assert pair["pairs"] >= 60
+    assert pair["report_a"]["accuracy_percent"] > 80, "the questions must be ones that the model can answer"
+    lost = pair["right_in_a_only"] - pair["right_in_b_only"]
+    assert lost <= LIMIT * pair["pairs"], (name, lost, pair["pairs"])
+    if name == "drafts":
+        assert pair["right_in_a_only"] == pair["right_in_b_only"] == 0, "a greedy text must not depend on drafts"
+
+
+def test_tool_sets_convert():
+    """Only items that are one question with one value become questions."""
+    item = {"id": "a", "messages": [{"role": "user", "content": "1+1?"}], "check": "number", "answer": "2"}
+    assert questions.question(item) == {"id": "a", "question": "1+1?", "answer": "#### 2"}
+    assert questions.question({**item, "tools": [{}]}) is None
+    assert questions.question({**item, "check": "json"}) is None
+    assert questions.question({**item, "messages": item["messages"] * 2}) is None

@@ -1,0 +1,80 @@
+"""What each published layout costs on ling-nano: accuracy and divergence in one table.
+
+    python3 tools/formats.py QUESTIONS.jsonl [--thinking on] [--limit N] [--weights FOLDER ...] [-- further options of eval]
+
+The shipped fp4 weights are written again in the other layouts (tests/layouts_test.py does it, so that both measure the same
+files); each is asked the same questions by `sparkling eval set`, and its teacher-forced distribution over answers that the
+shipped files wrote is compared with theirs. --weights FOLDER adds checkpoints that training/export.py made from the unrounded
+masters. Needs numpy (.venv/bin/python). McNemar's test is against fp4.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import layouts_test as layouts  # noqa: E402
+
+HEAD = "| layout | accuracy % (95 %) | McNemar p | truncated | mean KL, nats | same top token % |\n|---|---:|---:|---:|---:|---:|"
+
+
+def evaluate(model, out, options):
+    """Writes the rows of one model; returns its report."""
+    command = [layouts.SPARKLING, "eval", "set", options.questions, str(model), "--thinking", options.thinking, "--precision",
+               "exact", "--format", "json", "--out", str(out), *options.rest]
+    if options.limit:
+        command += ["--limit", str(options.limit)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def compare(a, b):
+    command = [layouts.SPARKLING, "eval", "compare", str(a), str(b), "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def divergence(truth, model, folder):
+    ids, written, fp4 = truth
+    other = layouts.log_softmax(layouts.logits(model, ids, folder / "out.npy"))[written]
+    fp4 = fp4[written]
+    return (np.exp(fp4) * (fp4 - other)).sum(1).mean(), (fp4.argmax(1) == other.argmax(1)).mean()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("questions")
+    parser.add_argument("--thinking", default="on", choices=("on", "off"))
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--weights", nargs="*", default=[], help="checkpoint folders of training/export.py")
+    parser.add_argument("rest", nargs="*", help="further options of eval, after --")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="formats-"))
+    ids, written = layouts.chats()
+    truth = ids, written, layouts.log_softmax(layouts.logits(layouts.NANO, ids, folder / "fp4.npy"))
+    models = {"fp4 (shipped)": layouts.NANO}
+    for layout in ("bf16", "fp8", "int4"):
+        models[layout] = folder / layout
+        layouts.export(models[layout], layout)
+        for name in ("tokenizer.json", "chat_template.jinja", "generation_config.json"):
+            (models[layout] / name).write_bytes((layouts.NANO / name).read_bytes())
+    models.update({Path(path).name: Path(path) for path in options.weights})
+    print(HEAD)
+    for number, (name, model) in enumerate(models.items()):
+        out = folder / f"{number}.jsonl"
+        report = evaluate(model, out, options)
+        low, high = report["accuracy_interval_percent"]
+        p = compare(folder / "0.jsonl", out)["mcnemar_p"] if number else 1
+        kl, agree = divergence(truth, model, folder)
+        print(f"| {name} | {report['accuracy_percent']:.2f} ({low:.2f} to {high:.2f}) | {p:.3f} | {report['truncated']} | "
+              f"{kl:.2e} | {100 * agree:.2f} |", flush=True)
+    print(f"\n{report['questions']} questions of {options.questions}, thinking {options.thinking}, temperature "
+          f"{report['options']['temperature']}, commit {report['options']['commit']}")
+
+
+if __name__ == "__main__":
+    main()
