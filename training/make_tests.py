@@ -2,6 +2,7 @@
 and the held-out and unseen sets use texts that training never draws.
 
     python make_tests.py --out tests --count 50          (default: the counts of the model card)
+    python make_tests.py --out fresh --count 1000 --seed 31337 --kinds problems held_out
 
 One item a line: {id, kind, messages, thinking, check, answer} and, where offered, tools. `messages` end before the turn
 that the model has to write. `check` says how scoring.py judges: number (after `####`), exact (the whole content), json
@@ -96,9 +97,9 @@ KINDS = {
 }
 
 
-def make(kind, count=None, renderer=None):
+def make(kind, count=None, renderer=None, seed=SEED):
     renderer = renderer or Renderer()
-    rng, (full, draw) = random.Random(f"{SEED} {kind}"), KINDS[kind]
+    rng, (full, draw) = random.Random(f"{seed} {kind}"), KINDS[kind]
     return [dict(id=f"{kind}-{i:04d}", **draw(rng, kind, renderer)) for i in range(count or full)]
 
 
@@ -114,12 +115,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True)
     parser.add_argument("--count", type=int, help="items of each kind")
+    parser.add_argument("--seed", type=int, default=SEED, help="another one draws items that no test has seen (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="only these kinds")
     options = parser.parse_args()
     out, renderer = Path(options.out), Renderer()
     out.mkdir(parents=True, exist_ok=True)
-    for kind in KINDS:
+    for kind in options.kinds:
         with open(out / f"{kind}.jsonl", "w", encoding="utf-8") as file:
-            for row in make(kind, options.count, renderer):
+            for row in make(kind, options.count, renderer, options.seed):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
