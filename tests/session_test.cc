@@ -272,8 +272,9 @@ TEST_P(OnBackend, ShortStepsStillDraft) {
     const auto session = m.session();
     session->limit_chunk(rows);
     ASSERT_TRUE(session->can_draft());
-    const Text text = decode(m, *session, prompt, 30, 3, AcceptRule::kCoupled, {.temperature = 0});
-    EXPECT_EQ(text.tokens.size(), 30u);
+    const Text text =
+        decode(m, *session, prompt, length(30), 3, AcceptRule::kCoupled, {.temperature = 0});
+    EXPECT_EQ(static_cast<int64_t>(text.tokens.size()), length(30));
     if (rows == 8) {
       truth = text.tokens;
     } else if (rows == 1) {
