@@ -56,7 +56,7 @@ KEYS = ["name", "tok_s", "ms_per_token", "gain_percent", "bytes_per_token", "gb_
 
 
 def test_bench_formats(sparkling, checkpoint):
-    given = ["bench", checkpoint, "--in", 8, "--out", 5, "--repeat", 2]
+    given = ["bench", checkpoint, "--in", 8, "--out", 5, "--repeat", 2, "--draft", 0]
     report = json.loads(sparkling(*given, "--format", "json").stdout)
     assert report["command"].startswith(str(SPARKLING)) and report["commit"] and report["machine"]
     row = report["rows"][0]

@@ -156,7 +156,7 @@ def test_the_draft_layer_may_be_stored_in_another_format(mixes, head):
     found = {}
     for layout, folder in mixes.items():
         with Server("--quiet", "--draft", DEPTH, "--precision", "exact", "--lm-head", *head, model=folder) as server:
-            found[layout] = rates(server, word_problems(8))[0]
+            found[layout] = rates(server, word_problems(24))[0]
     for layout in ("fp8", "fp4"):
         assert sum(found[layout]) / DEPTH == pytest.approx(sum(found["bf16"]) / DEPTH, abs=0.02), found
         assert found[layout] == pytest.approx(found["bf16"], abs=0.04), found
