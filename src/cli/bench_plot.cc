@@ -20,8 +20,10 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+// "ling-3.0-flash (synthetic, seed 1, 6 layers), weights 1b7c" without the weights.
 std::string short_model(const std::string& name) {
-  return name.substr(0, std::min(name.find(','), name.size()));
+  const size_t open = name.find('('), comma = name.find(',');
+  return name.substr(0, open < comma ? name.find(',', name.find(')', open)) : comma);
 }
 
 // Several rows at growing depth are a curve; everything else is bars.
