@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -526,6 +527,26 @@ def test_after_every_kind_of_edit_the_answer_is_that_of_a_fresh_server():
         for a, b in zip(alone["choices"][0]["logprobs"]["content"], answer["choices"][0]["logprobs"]["content"], strict=True):
             assert [t["token"] for t in a["top_logprobs"]] == [t["token"] for t in b["top_logprobs"]]
             assert [t["logprob"] for t in a["top_logprobs"]] == pytest.approx([t["logprob"] for t in b["top_logprobs"]], abs=1e-3)
+
+
+def test_a_busy_machine_answers_as_an_idle_one():
+    """How a prompt is cut into steps is chosen at start by what a step costs, and few rows round otherwise than many: what others
+    do on the machine at that moment must not decide. One server starts beside twenty processes on the same core."""
+    ask = dict(prompt="one two three four five six seven eight nine ten. " * 3, temperature=0, max_tokens=1, logprobs=5)
+    core = str(min(os.sched_getaffinity(0)))
+    found = []
+    for others in (0, 20):
+        loops = [subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"]) for _ in range(others)]
+        try:
+            with Server("--quiet", "--threads", "1", prefix=("taskset", "-c", core)) as server:
+                for loop in loops:
+                    loop.kill()
+                found.append(server.ask("/v1/completions", **ask)["choices"][0]["logprobs"])
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+    assert found[0] == found[1]
 
 
 def test_keep_alive_connections_serve_many_requests(server):
