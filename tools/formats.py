@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 import layouts_test as layouts  # noqa: E402
 
-HEAD = "| layout | accuracy % (95 %) | McNemar p | truncated | mean KL, nats | same top token % |\n|---|---:|---:|---:|---:|---:|"
+HEAD = "| layout | accuracy % (95 %) | lost, won | McNemar p | truncated | mean KL, nats | same top token % |\n|---|---:|---:|---:|---:|---:|---:|"
 
 
 def evaluate(model, out, options):
@@ -51,8 +51,11 @@ def main():
     parser.add_argument("--thinking", default="on", choices=("on", "off"))
     parser.add_argument("--limit", type=int)
     parser.add_argument("--weights", nargs="*", default=[], help="checkpoint folders of training/export.py")
-    parser.add_argument("rest", nargs="*", help="further options of eval, after --")
-    options = parser.parse_args()
+    # argparse gives what follows "--" to nobody once an option stood between the positionals.
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    options = parser.parse_args(given[:end])
+    options.rest = given[end + 1:]
     folder = Path(tempfile.mkdtemp(prefix="formats-"))
     ids, written = layouts.chats()
     truth = ids, written, layouts.log_softmax(layouts.logits(layouts.NANO, ids, folder / "fp4.npy"))
@@ -68,10 +71,11 @@ def main():
         out = folder / f"{number}.jsonl"
         report = evaluate(model, out, options)
         low, high = report["accuracy_interval_percent"]
-        p = compare(folder / "0.jsonl", out)["mcnemar_p"] if number else 1
+        pair = compare(folder / "0.jsonl", out)
+        changed = f"{pair['right_in_a_only']}, {pair['right_in_b_only']}"
         kl, agree = divergence(truth, model, folder)
-        print(f"| {name} | {report['accuracy_percent']:.2f} ({low:.2f} to {high:.2f}) | {p:.3f} | {report['truncated']} | "
-              f"{kl:.2e} | {100 * agree:.2f} |", flush=True)
+        print(f"| {name} | {report['accuracy_percent']:.2f} ({low:.2f} to {high:.2f}) | {changed} | {pair['mcnemar_p']:.3f} | "
+              f"{report['truncated']} | {kl:.2e} | {100 * agree:.2f} |", flush=True)
     print(f"\n{report['questions']} questions of {options.questions}, thinking {options.thinking}, temperature "
           f"{report['options']['temperature']}, commit {report['options']['commit']}")
 
