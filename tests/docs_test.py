@@ -1,0 +1,47 @@
+"""The documents name tests; a test that was renamed or dropped must not go on vouching for a fault."""
+
+import re
+
+import pytest
+from conftest import ROOT
+
+CPP = {f"{suite}.{name}" for path in (ROOT / "tests").rglob("*.cc")
+       for suite, name in re.findall(r"^(?:TEST|TEST_P|TEST_F|RC_GTEST_PROP)\((\w+),\s*(\w+)", path.read_text(encoding="utf-8"), re.M)}  # fmt: skip
+SUITES = {name.split(".")[0] for name in CPP}
+PYTHON = {path.stem: set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.M)) for path in (ROOT / "tests").rglob("*.py")}
+
+
+def missing(text):
+    """Names of tests in backquotes that nothing defines; `.Name` and `test_name` go on with the suite or file named before."""
+    gone, suite, file, ended = [], None, None, 0
+    for found in re.finditer(r"`([^`\s]+)`", text):
+        name = found[1]
+        if "\n" in text[ended : found.start()]:
+            suite = file = None
+        ended = found.end()
+        if re.fullmatch(r"\.[A-Z]\w+", name) and suite:
+            name = suite + name
+        if full := re.fullmatch(r"([A-Z]\w+)\.([A-Z]\w+|\*)", name):
+            suite = full[1]
+            known = suite in SUITES if full[2] == "*" else name in CPP
+        elif full := re.fullmatch(r"(\w+)::(test_\w+)", name):
+            file = full[1]
+            known = full[2] in PYTHON.get(file, ())
+        elif re.fullmatch(r"test_\w+", name) and file:
+            known = name in PYTHON.get(file, ())
+        else:
+            continue
+        if not known:
+            gone.append(name)
+    return gone
+
+
+def test_a_name_that_is_gone_is_seen():
+    some = sorted(CPP)[0]
+    assert missing(f"`{some}`, `.Gone`") == [f"{some.split('.')[0]}.Gone"]
+    assert missing("`Nowhere.Is`, `docs_test::test_gone` and `test_away`") == ["Nowhere.Is", "docs_test::test_gone", "test_away"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_every_named_test_exists(path):
+    assert missing(path.read_text(encoding="utf-8").replace("`Suite.Name`", "").replace("`file::name`", "")) == []
