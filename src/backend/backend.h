@@ -48,7 +48,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;    // "reference", "cpu"
   virtual std::string description() const = 0;  // "cpu: avx512, 2 threads"
-  virtual size_t real_bytes() const = 0;        // 8 in reference, else 4
+  // Whether the calling thread does its share of every verb; else its processor time says nothing.
+  virtual bool on_host() const { return true; }
+  virtual size_t real_bytes() const = 0;  // 8 in reference, else 4
 
   // ---- memory: everything before the first step, nothing after ----
   virtual void prepare(const ModelShape& shape) = 0;               // once, before upload

@@ -35,6 +35,7 @@ class Traced final : public Backend {
       : inner_(std::move(inner)), b_(*inner_), trace_(trace) {}
 
   std::string_view name() const override { return b_.name(); }
+  bool on_host() const override { return b_.on_host(); }
   std::string description() const override { return b_.description(); }
   size_t real_bytes() const override { return b_.real_bytes(); }
   void prepare(const ModelShape& shape) override { b_.prepare(shape); }

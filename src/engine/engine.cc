@@ -123,7 +123,7 @@ struct Engine::Impl {
   // for attention, which grows with the position. Cutting a prompt at multiples of 64 changes no
   // bit, nor does cutting it into pieces of at most 8 rows, but the two differ: so nothing in
   // between, and processor time decides between them, lest a busy machine answer otherwise than an
-  // idle one. This thread does its share of every verb of a back end that runs on the host.
+  // idle one.
   void limit_slices() {
     constexpr int64_t kGrid = 64, kFew = 8;
     int64_t rows = std::min(session->chunk(), kGrid);
@@ -137,9 +137,8 @@ struct Engine::Impl {
       const double work_start = thread_seconds();
       session->sync(probe, [] { return true; });
       const double seconds = std::max(seconds_since(start), 1e-9);
-      const double work = backend->name() == "cuda"
-                              ? seconds
-                              : std::clamp(thread_seconds() - work_start, 1e-9, seconds);
+      const double work =
+          backend->on_host() ? std::clamp(thread_seconds() - work_start, 1e-9, seconds) : seconds;
       best = round < 2 ? seconds : std::min(best, seconds);
       best_work = round < 2 ? work : std::min(best_work, work);
       if (round > 0 && best_work > 4 * options.slice_seconds) break;  // slow beyond doubt

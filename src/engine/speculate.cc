@@ -53,6 +53,24 @@ void DraftCounters::add(const CycleResult& result) {
   draft_sample_seconds += result.draft_sample_seconds;
 }
 
+void DraftCounters::add(const DraftCounters& other) {
+  cycles += other.cycles;
+  drafting_cycles += other.drafting_cycles;
+  committed += other.committed;
+  committed_drafting += other.committed_drafting;
+  for (size_t j = 0; j < drafted.size(); ++j) {
+    drafted[j] += other.drafted[j];
+    accepted[j] += other.accepted[j];
+  }
+  draft_seconds += other.draft_seconds;
+  verify_seconds += other.verify_seconds;
+  accept_seconds += other.accept_seconds;
+  draft_sample_seconds += other.draft_sample_seconds;
+  drafting_verify_seconds += other.drafting_verify_seconds;
+  drafting_verify_rows += other.drafting_verify_rows;
+  drafting_verify_weight_bytes += other.drafting_verify_weight_bytes;
+}
+
 double DraftCounters::accept_length() const {
   return drafting_cycles
              ? static_cast<double>(committed_drafting) / static_cast<double>(drafting_cycles)

@@ -32,6 +32,7 @@ struct DraftCounters {
   uint64_t drafting_verify_weight_bytes = 0;
 
   void add(const CycleResult& result);
+  void add(const DraftCounters& other);
   // Tokens per cycle, over the cycles that drafted; 0 when none did.
   double accept_length() const;
 };

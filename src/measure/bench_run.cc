@@ -36,20 +36,6 @@ struct Repetition {
   }
 };
 
-void add(DraftCounters& to, const DraftCounters& d) {
-  to.cycles += d.cycles;
-  to.drafting_cycles += d.drafting_cycles;
-  to.committed += d.committed;
-  to.committed_drafting += d.committed_drafting;
-  to.draft_seconds += d.draft_seconds;
-  to.verify_seconds += d.verify_seconds;
-  to.accept_seconds += d.accept_seconds;
-  to.draft_sample_seconds += d.draft_sample_seconds;
-  to.drafting_verify_seconds += d.drafting_verify_seconds;
-  to.drafting_verify_rows += d.drafting_verify_rows;
-  to.drafting_verify_weight_bytes += d.drafting_verify_weight_bytes;
-}
-
 void add(Timings& to, const Timings& t) {
   to.prompt_tokens += t.prompt_tokens;
   to.cached_tokens += t.cached_tokens;
@@ -58,7 +44,7 @@ void add(Timings& to, const Timings& t) {
   to.decode_seconds += t.decode_seconds;
   to.weight_bytes += t.weight_bytes;
   to.state_bytes += t.state_bytes;
-  add(to.drafts, t.drafts);
+  to.drafts.add(t.drafts);
 }
 
 // Arrival of the tokens after the first: passes (tokens of one pass come together) and halves.
@@ -191,7 +177,7 @@ void take_speed(const std::vector<Repetition>& all, BenchRow& row) {
 
 void take_drafts(const std::vector<Repetition>& all, BenchRow& row) {
   DraftCounters d;
-  for (const Repetition& r : all) add(d, r.sum.drafts);
+  for (const Repetition& r : all) d.add(r.sum.drafts);
   if (d.drafting_cycles == 0) return;
   const auto passes = static_cast<double>(d.drafting_cycles);
   row.accept_length = d.accept_length();

@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "measure/lines.h"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <unordered_map>
@@ -55,14 +55,7 @@ QuestionFile parse_questions(std::string_view bytes, const std::string& path) {
   file.path = path;
   file.hash = hash_of(bytes);
   std::unordered_map<std::string, size_t> lines;  // id -> its line
-  size_t number = 0;
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t end = std::min(bytes.find('\n', at), bytes.size());
-    const std::string_view line = bytes.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string place = cat(path, ": line ", number);
+  for_each_line(bytes, path, [&](std::string_view line, const std::string& place, size_t number) {
     const Json row = Json::parse(line, nullptr, false);
     if (!row.is_object())
       fail_input(place, ": expected one JSON object {\"question\": ..., \"answer\": ...}, found ",
@@ -79,7 +72,7 @@ QuestionFile parse_questions(std::string_view bytes, const std::string& path) {
       fail_input(place, ": expected an id of its own, found \"", q.id, "\" of line ",
                  first->second);
     file.questions.push_back(std::move(q));
-  }
+  });
   if (file.questions.empty()) fail_input(path, ": expected at least one question, found none");
   return file;
 }

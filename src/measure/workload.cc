@@ -3,10 +3,9 @@
 #include "backend/sampler.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "measure/lines.h"
 
 #include <nlohmann/json.hpp>
-
-#include <algorithm>
 
 namespace spk {
 namespace {
@@ -39,14 +38,7 @@ std::vector<int32_t> token_stream(int64_t n, uint64_t seed, int64_t vocab) {
 
 std::vector<TextPrompt> parse_prompts(std::string_view bytes, const std::string& path) {
   std::vector<TextPrompt> prompts;
-  size_t number = 0;
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t end = std::min(bytes.find('\n', at), bytes.size());
-    const std::string_view line = bytes.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string place = cat(path, ": line ", number);
+  for_each_line(bytes, path, [&](std::string_view line, const std::string& place, size_t) {
     const Json row = Json::parse(line, nullptr, false);
     TextPrompt prompt;
     prompt.text = text_of(row, place);
@@ -63,7 +55,7 @@ std::vector<TextPrompt> parse_prompts(std::string_view bytes, const std::string&
       prompt.thinking = row["thinking"].get<bool>();
     }
     prompts.push_back(std::move(prompt));
-  }
+  });
   if (prompts.empty()) fail_input(path, ": expected at least one prompt, found none");
   return prompts;
 }

@@ -126,16 +126,7 @@ std::string timings_json(const Answer& answer) {
     sum.decode_seconds += t.decode_seconds;
     sum.weight_bytes += t.weight_bytes;
     sum.state_bytes += t.state_bytes;
-    sum.drafts.draft_seconds += t.drafts.draft_seconds;
-    sum.drafts.verify_seconds += t.drafts.verify_seconds;
-    sum.drafts.accept_seconds += t.drafts.accept_seconds;
-    sum.drafts.cycles += t.drafts.cycles;
-    sum.drafts.drafting_cycles += t.drafts.drafting_cycles;
-    sum.drafts.committed_drafting += t.drafts.committed_drafting;
-    for (size_t i = 0; i < t.drafts.drafted.size(); ++i) {
-      sum.drafts.drafted[i] += t.drafts.drafted[i];
-      sum.drafts.accepted[i] += t.drafts.accepted[i];
-    }
+    sum.drafts.add(t.drafts);
   }
   const auto read = static_cast<double>(sum.read_tokens);
   const auto per_second = [](double n, double s) { return s > 0 ? n / s : 0; };

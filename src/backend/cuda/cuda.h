@@ -30,6 +30,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;
 
   std::string_view name() const override { return "cuda"; }
+  bool on_host() const override { return false; }
   std::string description() const override;
   size_t real_bytes() const override { return sizeof(float); }
 
