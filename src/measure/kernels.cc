@@ -174,9 +174,11 @@ void Bench::product(const ProductKernel& kernel, std::vector<KernelRow>& out) {
   const int64_t most = kRowCounts.back();
   const Rows x = rows(most, found[0]->tensor.cols);
   std::vector<Rows> y;
+  y.reserve(found.size());
   for (const BoundTensor* bound : found) y.push_back(rows(most, bound->tensor.rows));
   for (const int64_t n : kRowCounts) {
     std::vector<Rows> part;
+    part.reserve(y.size());
     for (const Rows& r : y) part.push_back(r.slice_rows(0, n));
     begin(n, 0);
     measure(
