@@ -19,7 +19,7 @@ class Poisoned {
   Poisoned(TestModel& m, bool poison)
       : m_(m),
         poison_(poison),
-        cache_(m.model, kContext, *m.backend),
+        cache_(m.model, kContext, false, *m.backend),
         scratch_(make_scratch(m.model.config.shape, true, kRows, kRows, *m.backend)),
         tokens_{m.backend->alloc(kRows * sizeof(int32_t), "tokens"), 0, kRows, 1, 1} {
     cache_.reset();

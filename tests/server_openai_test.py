@@ -522,6 +522,27 @@ def test_n_choices_are_n_answers(server):
     assert texts[0] == server.ask(**{**body, "n": 1})["choices"][0]["message"]["content"]
 
 
+def test_choices_read_their_prompt_once(server):
+    """The prompt is read for the first choice; the others go on from the state behind it, with drafts and without."""
+    body = dict(messages=user("Count: " + "one two three " * 40), temperature=1.0, seed=11, max_tokens=20, **OFF)
+    alone = [message_of(server.ask(**body, n=1))]
+    server.ask("/v1/completions", prompt="a stranger", max_tokens=1)
+    prompt, cached = (server.metric(f"sparkling_{what}_tokens_total") for what in ("prompt", "cached"))
+    answer = server.ask(**body, n=4)
+    size = answer["usage"]["prompt_tokens"]
+    assert server.metric("sparkling_prompt_tokens_total") - prompt == 4 * size
+    assert server.metric("sparkling_cached_tokens_total") - cached == 3 * size
+    assert answer["timings"]["cached_tokens"] == 0
+    assert message_of(answer) == alone[0]
+    # A prompt in the ids that were sampled, not in those of its text, is shared too.
+    first = server.ask(**body)
+    history = [*body["messages"], {"role": "assistant", "content": first["choices"][0]["message"]["content"]}, *user("Go on.")]
+    cached = server.metric("sparkling_cached_tokens_total")
+    answer = server.ask(**{**body, "messages": history}, n=3)
+    usage = answer["usage"]
+    assert server.metric("sparkling_cached_tokens_total") - cached == 2 * usage["prompt_tokens"] + usage["prompt_tokens_details"]["cached_tokens"]
+
+
 def test_props_say_what_runs(server):
     props = server.get("/props")[2]
     assert "memory:" in props["plan"] and props["capabilities"]["thinking_budget"] is True

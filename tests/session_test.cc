@@ -95,6 +95,35 @@ TEST_P(OnBackend, RewindEqualsAFreshRun) {
   }
 }
 
+// What was marked behind a prompt comes back whole after any number of drafted tokens, and is gone
+// with the prompt.
+TEST_P(OnBackend, AMarkIsTheStateBehindThePrompt) {
+  TestModel m(GetParam(), 7, release());
+  const std::vector<int32_t> prompt = m.prompt(21, 8), other = m.prompt(5, 9);
+  const auto text = [&](Session& session, uint64_t choice) {
+    const SamplerParams params{.temperature = 1.0, .seed = 3, .choice = choice};
+    return decode(m, session, prompt, emulated() ? 4 : 24, brief() ? 1 : 3, AcceptRule::kCoupled,
+                  params)
+        .tokens;
+  };
+  const auto session = std::make_unique<Session>(m.model, *m.backend, 256, 64, true, true);
+  session->sync(prompt, kGoOn);
+  session->mark();
+  for (uint64_t choice : cases<uint64_t>({0, 1, 2}, {1})) {
+    EXPECT_EQ(session->sync(prompt, kGoOn).reused, 21) << choice;
+    EXPECT_EQ(text(*session, choice), text(*m.session(), choice)) << choice;
+  }
+  EXPECT_EQ(session->marked().size(), 21u);
+  session->sync(other, kGoOn);
+  EXPECT_EQ(session->sync(prompt, kGoOn).reused, 0);
+  const auto plain = m.session();  // has no room for marks
+  text(*plain, 0);
+  plain->sync(prompt, kGoOn);
+  plain->mark();
+  text(*plain, 0);
+  EXPECT_EQ(plain->sync(prompt, kGoOn).reused, 0);
+}
+
 TEST_P(OnBackend, AStoppedPrefillKeepsWhatItRead) {
   TestModel m(GetParam());
   const auto session = m.session(256, 16);

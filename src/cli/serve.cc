@@ -109,6 +109,7 @@ int verb_serve(const Options& options) {
     if (!tokenizer) fail_input(model.name, " has no tokenizer.json, which `serve` needs");
     EngineOptions engine = engine_options(options.model);
     engine.progress = &progress;
+    engine.choices = true;
     engine.slice_seconds = 0.2;  // a client that leaves is noticed between two slices
     return start_engine(model, options.model, engine, std::move(tokenizer));
   };

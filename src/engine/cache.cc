@@ -50,6 +50,15 @@ LayerState carve_layer(const ModelShape& s, bool mla, int64_t context, Carver& c
   return state;
 }
 
+// What save() keeps of a layer.
+LayerState carve_saved(const ModelShape& s, bool mla, Carver& carver) {
+  LayerState state;
+  if (mla) return state;
+  state.kda_state = carver.rows(s.heads * s.head_dim, s.head_dim);
+  state.conv_tail = carver.rows(3 * (s.conv_kernel - 1), s.heads * s.head_dim);
+  return state;
+}
+
 Scratch carve_scratch(const ModelShape& s, bool mtp, int64_t rows, int64_t head_rows,
                       Carver& carver) {
   const int64_t kda = s.heads * s.head_dim;
@@ -80,12 +89,15 @@ Scratch carve_scratch(const ModelShape& s, bool mtp, int64_t rows, int64_t head_
 
 }  // namespace
 
-Cache::Cache(const Model& model, int64_t context, Backend& backend) : backend_(backend) {
+Cache::Cache(const Model& model, int64_t context, bool saves, Backend& backend)
+    : backend_(backend) {
   Carver carver(&backend, backend.real_bytes(), "caches");
   const ModelShape& s = model.config.shape;
   for (const Layer& layer : model.layers)
     layers_.push_back(carve_layer(s, layer.is_mla, context, carver));
   if (model.mtp) mtp_ = carve_layer(s, true, context, carver);
+  for (size_t i = 0; saves && i < model.layers.size(); ++i)
+    saved_.push_back(carve_saved(s, model.layers[i].is_mla, carver));
 }
 
 void Cache::reset() {
@@ -96,10 +108,29 @@ void Cache::reset() {
   }
 }
 
-int64_t Cache::bytes(const ModelConfig& config, bool mtp, int64_t context, size_t real_bytes) {
+void Cache::save() {
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    if (!saved_[i].kda_state.buffer) continue;
+    backend_.copy(layers_[i].kda_state, saved_[i].kda_state);
+    backend_.copy(layers_[i].conv_tail, saved_[i].conv_tail);
+  }
+}
+
+void Cache::restore() {
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    if (!saved_[i].kda_state.buffer) continue;
+    backend_.copy(saved_[i].kda_state, layers_[i].kda_state);
+    backend_.copy(saved_[i].conv_tail, layers_[i].conv_tail);
+  }
+}
+
+int64_t Cache::bytes(const ModelConfig& config, bool mtp, int64_t context, bool saves,
+                     size_t real_bytes) {
   Carver carver(nullptr, real_bytes, "");
   for (bool mla : config.is_mla) carve_layer(config.shape, mla, context, carver);
   if (mtp) carve_layer(config.shape, true, context, carver);
+  for (bool mla : config.is_mla)
+    if (saves) carve_saved(config.shape, mla, carver);
   return carver.bytes();
 }
 

@@ -101,9 +101,9 @@ struct Engine::Impl {
     // A pass reads what the head has become, not what is stored.
     sizes.component_token_bytes[static_cast<size_t>(Component::kHead)] = model.head.bytes();
     model.plan = backend->plan();
-    session =
-        std::make_unique<Session>(model, *backend, memory.context,
-                                  std::min(options.chunk, memory.context), options.draft != 0);
+    session = std::make_unique<Session>(model, *backend, memory.context,
+                                        std::min(options.chunk, memory.context), options.draft != 0,
+                                        options.choices);
     policy.emplace(options.draft, session->can_draft() ? kMaxDrafts : 0);
     if (truth) {
       proofs = prove(*truth, {model, *backend, *session, fast()});
@@ -269,18 +269,24 @@ class Engine::Answer {
 GenerateResult Engine::generate(const GenerateRequest& request,
                                 const std::function<bool(const TokenEvent&)>& on_token) {
   Impl& e = *impl_;
+  const auto given = static_cast<int64_t>(request.prompt.size());
+  for (int64_t i = 0; i < given; ++i) {
+    if (request.prompt[i] < 0 || request.prompt[i] >= e.config.shape.vocab)
+      fail_input("prompt token ", i, ": expected an id from 0 to ", e.config.shape.vocab - 1,
+                 ", found ", request.prompt[i]);
+  }
   std::vector<int32_t> aligned;
-  if (request.match_text && e.tokenizer)
+  if (!request.shares_prompt) e.session->forget_mark();
+  if (request.match_text && e.tokenizer) {
     aligned = align_prompt(e.session->tokens(), request.prompt, *e.tokenizer);
+    // The choice before may have read the prompt in the session's ids.
+    if (!e.session->marked().empty() && aligned == request.prompt)
+      aligned = align_prompt(e.session->marked(), request.prompt, *e.tokenizer);
+  }
   const std::vector<int32_t>& prompt = aligned.empty() ? request.prompt : aligned;
   const auto prompt_size = static_cast<int64_t>(prompt.size());
   check_params(request.sampling, e.config.shape.vocab);
   if (prompt.empty()) fail_input("prompt: expected at least one token, found none");
-  for (int64_t i = 0; i < prompt_size; ++i) {
-    if (prompt[i] < 0 || prompt[i] >= e.config.shape.vocab)
-      fail_input("prompt token ", i, ": expected an id from 0 to ", e.config.shape.vocab - 1,
-                 ", found ", request.prompt[i]);
-  }
   if (prompt_size >= e.memory.context)
     fail_input("prompt: expected at most ", e.memory.context - 1, " tokens (context ",
                e.memory.context, "), found ", prompt_size);
@@ -312,6 +318,7 @@ GenerateResult Engine::generate(const GenerateRequest& request,
     result.reason = FinishReason::kCancelled;
     return result;
   }
+  if (request.shares_prompt) e.session->mark();
   e.sampler.reset(prompt);
   std::span<const float> logits = e.session->logits();
   const auto forced_next = [&] { return request.force ? request.force() : -1; };

@@ -35,6 +35,7 @@ struct EngineOptions {
   std::string rope_scaling;  // "", none, yarn:FACTOR
   int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
   int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
+  bool choices = false;      // room for a second recurrent state (GenerateRequest::shares_prompt)
   HeadFormat head = HeadFormat::kStored;
   std::vector<int32_t> draft_head;   // ids of the draft head's rows; empty: the target's head
   bool prove = true;                 // known-answer tests at start (proof.h)
@@ -91,6 +92,9 @@ struct GenerateRequest {
   // Looked at inside a step too; the session is lost then, and the next prompt is read from its
   // start.
   const std::atomic<bool>* abort = nullptr;
+  // One of several requests in a row with this prompt: the first keeps the state behind the prompt,
+  // the others go on from there. Without EngineOptions::choices each reads it anew.
+  bool shares_prompt = false;
   // Take the live session's ids for a prompt whose TEXT extends the session's (engine/align.h).
   bool match_text = false;
   // Asked before each token: an id that must stand there instead of the sampled one, or -1. Asked

@@ -89,6 +89,7 @@ bool JobRun::run_choice(int index) {
   request.top_logprobs = wanted.top_logprobs;
   request.cancel = &job_.cancel_;
   request.match_text = true;
+  request.shares_prompt = wanted.choices > 1;
   request.force = [&]() -> int32_t {
     if (choice.end_thinking < 0 || !choice.parser->in_reasoning()) return -1;
     const bool spent =

@@ -32,7 +32,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
   plan.limit = static_cast<int64_t>(options.device.memory);
   plan.context = options.context ? options.context : config.context;
   const auto caches = [&](int64_t context) {
-    return Cache::bytes(config, tensors.has_mtp, context, real_bytes);
+    return Cache::bytes(config, tensors.has_mtp, context, options.choices, real_bytes);
   };
   plan.caches = caches(plan.context);
   if (plan.limit == 0 || plan.total() <= plan.limit) return plan;

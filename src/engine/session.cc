@@ -11,12 +11,13 @@ int64_t head_rows_for(int64_t vocab, int64_t chunk, size_t real_bytes) {
   return std::min(chunk, std::max<int64_t>(8, fit));
 }
 
-Session::Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts)
+Session::Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts,
+                 bool marks)
     : model_(model),
       backend_(backend),
       context_(context),
       chunk_(chunk),
-      cache_(model, context, backend),
+      cache_(model, context, marks, backend),
       scratch_(make_scratch(model.config.shape, model.mtp.has_value(), chunk,
                             head_rows_for(model.config.shape.vocab, chunk, backend.real_bytes()),
                             backend)),
@@ -25,6 +26,11 @@ Session::Session(const Model& model, Backend& backend, int64_t context, int64_t 
       drafts_(drafts && model.mtp && chunk > 1),  // a verify pass has two rows or more
       cycle_(model, backend, cache_.layers(), cache_.mtp(), scratch_, step_tokens_, chunk,
              drafts_) {
+  if (marks) {
+    const int64_t n = model.config.shape.hidden;
+    const size_t bytes = static_cast<size_t>(n) * backend.real_bytes();
+    marked_hidden_ = {backend.alloc(bytes, "caches"), 0, 1, n, n};
+  }
   tokens_.reserve(static_cast<size_t>(context));
   logits_.resize(static_cast<size_t>(scratch_.logits.rows * scratch_.logits.cols));
 }
@@ -41,6 +47,7 @@ void Session::set_abort(const std::atomic<bool>* abort) {
 
 void Session::reset() {
   tokens_.clear();
+  marked_ = 0;
   pending_ = 0;
   cycling_ = false;
   cycle_.reset();
@@ -156,6 +163,25 @@ void Session::settle() {
   cycling_ = false;
 }
 
+void Session::mark() {
+  SPK_CHECK(pending_ == 0 && !cycling_ && !tokens_.empty());
+  const auto here = static_cast<int64_t>(tokens_.size());
+  if (!marked_hidden_.buffer || marked_ == here) return;
+  cache_.save();
+  backend_.copy(scratch_.hidden.slice_rows(0, 1), marked_hidden_);
+  marked_ = here;
+}
+
+// Latents of the marked tokens, the draft layer's too, lie before all that was run since.
+void Session::return_to_mark() {
+  pending_ = 0;
+  cycling_ = false;
+  cycle_.reset();
+  cache_.restore();
+  backend_.copy(marked_hidden_, scratch_.hidden.slice_rows(0, 1));
+  tokens_.resize(static_cast<size_t>(marked_));
+}
+
 void Session::keep(int64_t rows) {
   cycle_.keep(rows);
   tokens_.resize(static_cast<size_t>(cycle_start_ + rows));
@@ -165,7 +191,11 @@ Session::Synced Session::sync(std::span<const int32_t> tokens,
                               const std::function<bool()>& keep_going) {
   const bool extends = tokens.size() >= tokens_.size() && !tokens_.empty() &&
                        std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
-  if (!extends) reset();
+  if (!extends) {
+    const bool at_mark =
+        marked_ > 0 && std::equal(tokens.begin(), tokens.end(), marked().begin(), marked().end());
+    at_mark ? return_to_mark() : reset();
+  }
   if (cycling_) settle();
   Synced result;
   result.reused = static_cast<int64_t>(tokens_.size());

@@ -3,7 +3,7 @@
 // Callers state the prefix they want (sync) instead of asking for prefill or decode; the session
 // decides what to run. The token history is authoritative, text is derived. Moved by nobody, used
 // by the engine thread only. A recurrent state cannot be rewound, so going back means running the
-// kept tokens again.
+// kept tokens again, unless mark() has kept the state of that very place.
 #pragma once
 
 #include "engine/cache.h"
@@ -31,15 +31,22 @@ class Session {
  public:
   // Allocates caches and scratch for `context` tokens and steps of up to `chunk` rows. With
   // `drafts` the prompt also goes through the MTP layer, so that cycles can draft.
-  Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts);
+  // With `marks` there is room for mark().
+  Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts,
+          bool marks = false);
 
   struct Synced {
     int64_t reused = 0;  // tokens that were already there
     bool complete =
         true;  // false: keep_going stopped it between two chunks; tokens() says how far it came
   };
-  // Makes tokens() equal to `tokens`: nothing, extend, or rebuild from the start.
+  // Makes tokens() equal to `tokens`: nothing, extend, back to the mark, or rebuild from the start.
   Synced sync(std::span<const int32_t> tokens, const std::function<bool()>& keep_going);
+  // Keeps what the layers remember now, after a sync, until the next mark or until anything before
+  // it is lost: a sync to these tokens then runs nothing, and what follows is the same bit for bit.
+  void mark();
+  void forget_mark() { marked_ = 0; }
+  std::span<const int32_t> marked() const { return {tokens_.data(), static_cast<size_t>(marked_)}; }
   // Runs `last` and `depth` drafts after it; returns the committed tokens that follow. tokens()
   // grows by `last` and the accepted drafts. After an answer that a stop rule cut, keep(n) takes
   // back all but the first n of those. On an Error the session is reset: never a half-done state.
@@ -88,6 +95,7 @@ class Session {
 
  private:
   void run(std::span<const int32_t> tokens);
+  void return_to_mark();
   void settle();
 
   const Model& model_;
@@ -101,6 +109,8 @@ class Session {
   Cycle cycle_;
   bool cycling_ = false;     // the cycle holds rows that the states have not taken
   int64_t cycle_start_ = 0;  // tokens() before the last cycle
+  Rows marked_hidden_;       // [1, hidden]: the row behind the marked tokens; no buffer: no marks
+  int64_t marked_ = 0;       // the first tokens() that the mark stands behind; 0: there is none
   std::vector<int32_t> tokens_;
   int64_t pending_ = 0;  // rows of the last advance, not yet carried
   std::vector<float> logits_;
