@@ -255,6 +255,8 @@ TEST(JsonText, KeepsOrderDigitsAndCharacters) {
   EXPECT_EQ(python_json(R"({"a":1,"b":2,"a":3})", "x"), R"({"a": 3, "b": 2})");
   EXPECT_EQ(python_json(R"("text")", "x"), R"("text")");
   EXPECT_FALSE(is_json("NaN"));
+  EXPECT_FALSE(is_json(std::string("{}\0", 3)));
+  EXPECT_FALSE(is_json(std::string("{}\0x", 4)));
   EXPECT_FALSE(is_json(std::string(200, '[') + std::string(200, ']')));
 }
 
@@ -455,6 +457,7 @@ TEST(ChatParser, TypesFollowTheSchema) {
   EXPECT_EQ(one("a", "[1, 2]"), "[1, 2]");
   EXPECT_EQ(one("o", R"({"deep": false, "x": [null, 1e5]})"),
             R"({"deep": false, "x": [null, 1e5]})");
+  EXPECT_EQ(one("o", std::string("{}\0{", 4)), "\"{}\\u0000{\"");
   EXPECT_EQ(one("z", "null"), "null");
   EXPECT_EQ(one("e", "1"), "\"1\"");
   EXPECT_EQ(one("m", "1"), "1");

@@ -70,3 +70,32 @@ def test_a_deep_tools_file_is_refused(sparkling, tmp_path):
     file = tmp_path / "tools.json"
     file.write_text('[{"type":"function","function":{"name":"f","parameters":' + '{"a":' * 100000 + "1" + "}" * 100000 + "}}]")
     assert "levels" in sparkling("run", "-p", "x", "--tools", file, status=1).stderr
+
+
+JSON_FILES = {
+    "tools": lambda p: ["run", "-p", "x", "--max-tokens", 1, "--tools", p],
+    "jsonl": lambda p: ["tokenize", "--jsonl", p],
+    "questions": lambda p: ["eval", "set", p, "--max-tokens", 1],
+    "prompts": lambda p: ["bench", "--prompts", p, "--out", 1],
+    "device": lambda p: ["plan", "--device", p],
+}
+GOOD = {"tools": '[{"type": "function", "function": {"name": "f"}}]', "jsonl": '"x"', "questions": '{"question": "1+1?", "answer": "2"}',
+        "prompts": '{"prompt": "one two three"}', "device": '{"name": "box", "bandwidth_gb_s": 100}'}
+
+
+@pytest.mark.parametrize("option", sorted(JSON_FILES))
+def test_nothing_hides_behind_a_nul(sparkling, tmp_path, option):
+    """The JSON library takes a NUL for the end: what stands behind it would be nobody's."""
+    path = tmp_path / "file"
+    path.write_text(GOOD[option])
+    sparkling(*JSON_FILES[option](path), status=0)
+    path.write_text(GOOD[option] + "\0{")
+    assert str(path) in sparkling(*JSON_FILES[option](path), status=1).stderr
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
+def test_nothing_hides_behind_a_nul_in_a_checkpoint(sparkling, tmp_path, name):
+    shutil.copytree(NANO, tmp_path / "model")
+    with open(tmp_path / "model" / name, "a") as file:
+        file.write("\0{")
+    assert name in sparkling("run", tmp_path / "model", "-p", "x", status=1).stderr

@@ -161,6 +161,7 @@ TEST(Config, AllComplaintsAtOnce) {
 TEST(Config, NotAConfig) {
   EXPECT_HOLDS(refusal(""), "not valid JSON");
   EXPECT_HOLDS(refusal("[]"), "expected a JSON object");
+  EXPECT_HOLDS(refusal(std::string("{}\0", 3)), "not valid JSON");
   EXPECT_HOLDS(refusal("{}"), "architectures");
   EXPECT_HOLDS(refusal(R"({"architectures":["LlamaForCausalLM"]})"), "LlamaForCausalLM");
   // Ling-2.6 has the same model_type but is another model.

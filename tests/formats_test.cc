@@ -501,6 +501,8 @@ TEST_F(Shards, BrokenIndex) {
   EXPECT_HOLDS(open(), "expected a weight_map");
   write_file(folder_.file(kIndex), R"({"weight_map":{},"weight_map":{}})");
   EXPECT_HOLDS(open(), "weight_map twice");
+  write_file(folder_.file(kIndex), std::string(R"({"weight_map":{}})") + '\0');
+  EXPECT_HOLDS(open(), "bad index");
   write_file(folder_.file(kIndex), std::string(1000000, '['));
   EXPECT_HOLDS(open(), "nested deeper");
   // A path is a name that no file of the folder has.

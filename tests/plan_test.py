@@ -96,7 +96,7 @@ def test_what_cannot_be_is_refused(sparkling, arguments, status, expected):
     ("{}", "expected bandwidth_gb_s"),
     ('{"bandwidth_gb_s": -1}', "bandwidth_gb_s: expected a number above 0"),
     ('{"bandwidth_gb_s": 1, "reached": 1.5}', "reached: expected a number above 0 up to 1"),
-    ('{"bandwidth_gb_s": 1, "flops": 2}', "unknown key 'flops'"),
+    ('{"bandwidth_gb_s": 1, "flops": 2}', "reached_prefill, found 'flops'"),
 ])  # fmt: skip
 def test_wrong_device_files_are_named(sparkling, tmp_path, content, expected):
     spec = tmp_path / "box.json"

@@ -213,6 +213,7 @@ def test_queue_is_fair_between_clients(server):
 
 BAD_BODIES = [b'{"messages":[{"role":"user","content":"\xf0\x9f\xa6"}]}', b'{"messages":[{"role":"user","content":"\\ud83d"}]}',
               b'{"messages":[{"role":"user","content":"a\x00b"}]}', b"\xef\xbb\xbf{}", b"", b"{", b"[]", b'{"a":1}{"b":2}',
+              b'{"messages":[{"role":"user","content":"x"}],"prompt":"x","input":"x","content":"x","max_tokens":1}\0{',
               b'{"temperature":NaN}', b'{"n":1,"n":2}', b"null", b'"x"', b"[" * 100000, b'{"a":' * 100000, b'{"x":1e999}',
               b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{' + b",".join(b'"%d":1' % i for i in range(9000)) + b"}}"]
 
@@ -674,3 +675,17 @@ def test_drafts_and_thinking_limits_do_not_change_texts_of_others(server):
                 repetition_penalty=1.3, logit_bias={"5": -100}, stop=["a"])
     server.ask("/v1/completions", prompt="abc", max_tokens=5, logprobs=5)
     assert message_of(server.chat(max_tokens=60)) == first
+
+
+def test_long_names_of_clients_are_not_kept(server):
+    """The queue remembers the latest 256 names: of 1 MB each they would stay for good."""
+    server.chat(max_tokens=1)
+    before = server.rss()
+    for i in range(80):
+        server.chat(max_tokens=1, user=f"{i}" + "a" * 1_000_000)
+    assert server.rss() - before < 40 << 20
+
+
+@pytest.mark.parametrize("key", [" 1", "+1", "1 ", "0x1", "1.0", "", "-1", "99999999999"])
+def test_keys_of_a_bias_are_ids(server, key):
+    assert "logit_bias" in server.chat(status=400, logit_bias={key: 1})["error"]["message"]

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_whole.h"
 #include "formats/untrusted.h"
 
 #include <nlohmann/json.hpp>
@@ -102,7 +103,7 @@ std::vector<std::string> read_tools(const std::string& file) {
   const std::string text = read_input(file, kMaxTools);
   if (const size_t depth = json_depth(text); depth > kMaxDepth)
     fail_input(file, ": expected at most ", kMaxDepth, " levels, found ", depth);
-  const auto root = nlohmann::ordered_json::parse(text, nullptr, false);
+  const auto root = nlohmann::ordered_json::parse(json_whole(text), nullptr, false);
   if (root.is_discarded())
     fail_input(file, ": expected a JSON array of tools, found no valid JSON");
   if (!root.is_array() || root.empty()) fail_tools(file, "top", "a JSON array of tools", root);

@@ -1,6 +1,7 @@
 #include "cli/sampling.h"
 
 #include "base/error.h"
+#include "base/json_whole.h"
 #include "base/log.h"
 #include "formats/untrusted.h"
 
@@ -60,7 +61,7 @@ SamplerParams model_defaults(const std::optional<std::string>& generation_config
   if (!generation_config) return p;
   if (const size_t depth = json_depth(*generation_config); depth > kMaxDepth)
     fail_input(kFile, ": expected at most ", kMaxDepth, " levels, found ", depth);
-  const auto config = nlohmann::json::parse(*generation_config, nullptr, false);
+  const auto config = nlohmann::json::parse(json_whole(*generation_config), nullptr, false);
   if (!config.is_object())
     fail_input(kFile, ": expected a JSON object, found ",
                config.is_discarded() ? "no valid JSON" : shown(config));

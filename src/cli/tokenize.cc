@@ -2,6 +2,7 @@
 // no weights.
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_whole.h"
 #include "base/log.h"
 #include "cli/output.h"
 #include "cli/source.h"
@@ -32,7 +33,7 @@ void encode_jsonl(const std::string& file, const Tokenizer& tokenizer, Special s
   LineReader input(file, kMaxText);
   std::string line;
   for (int64_t number = 1; input.next(line); ++number) {
-    const auto value = nlohmann::json::parse(line, nullptr, false);
+    const auto value = nlohmann::json::parse(json_whole(line), nullptr, false);
     if (!value.is_string()) {
       fail_input(input.name(), ": line ", number, ": expected one JSON string, found '",
                  clean_utf8(line.substr(0, 60)), line.size() > 60 ? "...'" : "'");

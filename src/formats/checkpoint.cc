@@ -1,6 +1,7 @@
 #include "formats/checkpoint.h"
 
 #include "base/file.h"
+#include "base/json_whole.h"
 #include "formats/untrusted.h"
 
 #include <nlohmann/json.hpp>
@@ -54,8 +55,10 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
   bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    return stop(cat("not valid JSON near byte ", position, " (", printable(error.what()), ")"));
+                   const nlohmann::detail::exception& /*error*/) override {
+    return stop(
+        cat("not valid JSON: expected a value, a name or an end, found something else near byte ",
+            position));
   }
 
  private:
@@ -166,7 +169,7 @@ class OpenCheckpoint : public Checkpoint {
   void check_index(const std::string& text, Complaints& complaints) {
     const std::string path = name_ + "/" + std::string(kIndex);
     IndexReader reader;
-    if (!nlohmann::json::sax_parse(text, &reader)) {
+    if (!nlohmann::json::sax_parse(json_whole(text), &reader)) {
       complaints.add(path, ": bad index: ", reader.broken);
       return;
     }

@@ -1,5 +1,6 @@
 #include "formats/safetensors.h"
 
+#include "base/json_whole.h"
 #include "formats/untrusted.h"
 
 #include <nlohmann/json.hpp>
@@ -115,8 +116,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    broken = cat("not valid JSON near byte ", position, " (", printable(error.what()), ")");
+                   const nlohmann::detail::exception& /*error*/) override {
+    broken =
+        cat("not valid JSON: expected a value, a name or an end, found something else near byte ",
+            position);
     return false;
   }
 
@@ -253,7 +256,7 @@ std::vector<StoredTensor> parse_safetensors_header(std::string_view head, uint64
 
   const uint64_t data_begin = 8 + length;
   HeaderReader reader(file);
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &reader))
+  if (!nlohmann::json::sax_parse(json_whole(text), &reader))
     fail_input(file, ": bad header: ", reader.broken);
   check_names(reader.tensors, file, reader.complaints);
   check_layout(reader.tensors, data_begin, file_size - data_begin, file, reader.complaints);

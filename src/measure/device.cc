@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_whole.h"
+#include "formats/untrusted.h"
 
 #include <nlohmann/json.hpp>
 
@@ -46,7 +48,7 @@ double number(const Json& json, const char* key, double unit, double high, doubl
 }  // namespace
 
 Device parse_device(std::string_view text, const std::string& file) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = Json::parse(json_whole(text), nullptr, false);
   if (!json.is_object())
     fail_input(file, ": expected one JSON object that describes a device, found something else");
   static constexpr const char* kKeys[] = {"name",    "bandwidth_gb_s", "practical_gb_s",
@@ -55,7 +57,10 @@ Device parse_device(std::string_view text, const std::string& file) {
   for (const auto& [key, value] : json.items()) {
     bool known = false;
     for (const char* k : kKeys) known = known || key == k;
-    if (!known) fail_input(file, ": unknown key '", key.substr(0, 60), "'");
+    if (known) continue;
+    std::string names;
+    for (const char* k : kKeys) names += cat(names.empty() ? "" : ", ", k);
+    fail_input(file, ": expected the keys ", names, ", found '", printable(key), "'");
   }
   const auto get = [&](const char* key, double unit, double high, double otherwise) {
     return number(json, key, unit, high, otherwise, file);

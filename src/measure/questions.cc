@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_whole.h"
 #include "measure/lines.h"
 
 #include <nlohmann/json.hpp>
@@ -56,7 +57,7 @@ QuestionFile parse_questions(std::string_view bytes, const std::string& path) {
   file.hash = hash_of(bytes);
   std::unordered_map<std::string, size_t> lines;  // id -> its line
   for_each_line(bytes, path, [&](std::string_view line, const std::string& place, size_t number) {
-    const Json row = Json::parse(line, nullptr, false);
+    const Json row = Json::parse(json_whole(line), nullptr, false);
     if (!row.is_object())
       fail_input(place, ": expected one JSON object {\"question\": ..., \"answer\": ...}, found ",
                  row.is_discarded() ? "no JSON" : shown(row));

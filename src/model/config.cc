@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include "base/error.h"
+#include "base/json_whole.h"
 #include "formats/untrusted.h"
 
 #include <nlohmann/json.hpp>
@@ -442,9 +443,14 @@ ModelConfig parse_config(std::string_view json, const std::string& file) {
   if (json_depth(json) > 32) fail_input(file, ": nested deeper than 32 levels");
   Json root;
   try {
-    root = Json::parse(json);
-  } catch (const Json::exception& error) {  // its text names the place and what was expected
-    fail_input(file, ": not valid JSON: ", printable(error.what()));
+    root = Json::parse(json_whole(json));
+  } catch (const Json::parse_error& error) {
+    const size_t nul = json.find('\0');
+    fail_input(file,
+               ": not valid JSON: expected a value, a name or an end, found something else at ",
+               "byte ", nul == std::string_view::npos ? error.byte : nul + 1);
+  } catch (const Json::exception&) {
+    fail_input(file, ": not valid JSON: expected numbers within a double, found a larger one");
   }
 
   ModelConfig c;

@@ -39,8 +39,10 @@ class Connection {
   ssize_t read(char* to, size_t size);
   ssize_t write(const char* from, size_t size);
   bool readable() const;
-  bool gone() const;  // closed or broken by the client
-  bool too_large() const { return too_large_; }
+  bool gone() const;                             // closed or broken by the client
+  bool too_large() const { return too_large_; }  // the header while in_header(), then the body
+  bool in_header() const { return in_header_; }
+  bool wrote() const { return wrote_; }
   void close_after() { close_after_ = true; }
   bool closing() const { return close_after_ || too_large_ || broken_; }
   int socket() const { return socket_; }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <random>
 
 namespace spk::server {
@@ -270,7 +271,11 @@ int64_t Answer::cached_tokens() const {
 
 void run_call(Service& service, Call call, const HttpRequest& request, HttpReply& reply) {
   const bool stream = call.stream;
-  if (call.job.client.empty()) call.job.client = request.peer();
+  std::string& client = call.job.client;
+  if (client.empty()) client = request.peer();
+  // The queue remembers some hundred names, which may be as long as a body.
+  constexpr size_t kName = 64;
+  if (client.size() > kName) client = cat("#", std::hash<std::string>()(client));
   // Owners: this call and, for a stream, the reply's function, which outlives it.
   const auto exchange = std::make_shared<Exchange>(service, std::move(call));
   exchange->submit();

@@ -5,6 +5,7 @@
 #include "text/json_text.h"
 
 #include <array>
+#include <charconv>
 #include <limits>
 #include <random>
 
@@ -41,16 +42,11 @@ uint64_t fresh_seed() {
 
 void read_bias(const JsonValue& field, SamplerParams& p) {
   for (const auto& [key, value] : field.members()) {
-    size_t used = 0;
-    int64_t id = -1;
-    try {
-      id = std::stoll(key, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used == 0 || used != key.size() || id < 0 || id > std::numeric_limits<int32_t>::max())
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0)
       bad_field("logit_bias", "expected token ids as keys, found '", key.substr(0, 40), "'");
-    p.logit_bias.emplace_back(static_cast<int32_t>(id), value.number(-1000, 1000));
+    p.logit_bias.emplace_back(id, value.number(-1000, 1000));
   }
 }
 

@@ -18,6 +18,7 @@ namespace spk::server {
 namespace {
 
 constexpr size_t kHeaderBytes = size_t{64} << 10;
+constexpr int kUriTooLong = 414, kHeaderTooLarge = 431;
 constexpr size_t kPathBytes =
     512;  // the library matches paths by std::regex, which recurses per character
 
@@ -127,10 +128,12 @@ class Threads : public httplib::TaskQueue {
   std::condition_variable idle_;
 };
 
-void fill(HttpReply& reply, httplib::Response& out) {
+void fill(HttpReply& reply, const std::string& version, httplib::Response& out) {
   out.status = reply.status;
   for (const auto& [name, value] : reply.headers) out.set_header(name, value);
-  if (reply.close) {
+  // The oldest clients know no chunks: for them the end of the connection is the end of a stream.
+  const bool no_chunks = reply.stream && version == "HTTP/1.0";
+  if (reply.close || no_chunks) {
     current->close_after();
     out.set_header("Connection", "close");
   }
@@ -146,10 +149,36 @@ void fill(HttpReply& reply, httplib::Response& out) {
     sink.done();
     return true;
   };
-  out.set_chunked_content_provider(reply.type, std::move(produce));
+  if (no_chunks) {
+    out.set_content_provider(reply.type, std::move(produce));
+  } else {
+    out.set_chunked_content_provider(reply.type, std::move(produce));
+  }
 }
 
 }  // namespace
+
+// What makes the length of a body, or whom a request is for, a matter of opinion: two readers of
+// one connection (a proxy and this server) must not differ in it. Empty: all is well.
+std::string ambiguous(const httplib::Request& in) {
+  const size_t hosts = in.get_header_value_count("Host");
+  if (hosts > 1) return cat("Host: expected one, found ", hosts);
+  const size_t lengths = in.get_header_value_count("Content-Length");
+  if (lengths > 1) return cat("Content-Length: expected one, found ", lengths);
+  if (lengths == 1) {
+    const std::string length = in.get_header_value("Content-Length");
+    constexpr size_t kDigits = 18;  // below 2^63
+    if (length.empty() || length.size() > kDigits ||
+        length.find_first_not_of("0123456789") != std::string::npos)
+      return "Content-Length: expected a number of bytes, found something else";
+  }
+  if (!in.has_header("Transfer-Encoding")) return "";
+  std::string coding = in.get_header_value("Transfer-Encoding");
+  for (char& c : coding) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+  if (coding != "chunked" || in.get_header_value_count("Transfer-Encoding") > 1)
+    return "Transfer-Encoding: expected chunked, found another";
+  return lengths > 0 ? "expected Content-Length or Transfer-Encoding, found both" : "";
+}
 
 // The library's server with our connections in place of its own socket loop.
 struct HttpServer::Impl : httplib::Server {
@@ -176,10 +205,11 @@ struct HttpServer::Impl : httplib::Server {
     Get(".*", handler).Post(".*", handler).Put(".*", handler).Patch(".*", handler);
     Delete(".*", handler).Options(".*", handler);
     set_error_handler([this](const httplib::Request&, httplib::Response& out) {
-      if (current != nullptr && current->too_large()) out.status = 413;
-      if (out.body.empty()) out.set_content(handlers.refuse(out.status), "application/json");
-      if (out.status == 400 ||
-          out.status == 413) {  // where the next request would begin is not known
+      if (current != nullptr && current->too_large())
+        out.status = current->in_header() ? kHeaderTooLarge : 413;
+      if (out.body.empty()) out.set_content(handlers.refuse(out.status, ""), "application/json");
+      if (out.status == 400 || out.status == 413 || out.status == kUriTooLong ||
+          out.status == kHeaderTooLarge) {  // where the next request would begin is not known
         out.set_header("Connection", "close");
         if (current != nullptr) current->close_after();
       }
@@ -189,18 +219,24 @@ struct HttpServer::Impl : httplib::Server {
   bool gate(const httplib::Request& in, httplib::Response& out) {
     HttpReply reply;
     bool answered = true;
-    if (in.path.size() > kPathBytes) {
+    if (const std::string why = ambiguous(in); !why.empty()) {
+      reply.status = 400;
+      reply.body = handlers.refuse(400, why);
+    } else if (in.path.size() > kPathBytes) {
       reply.status = 404;
-      reply.body = handlers.refuse(404);
+      reply.body = handlers.refuse(404, "");
     } else {
       answered = handlers.gate(Request(in, *current), reply);
     }
-    const bool has_body = in.has_header("Content-Length") || in.has_header("Transfer-Encoding");
+    const bool has_body =
+        in.has_header("Transfer-Encoding") || in.get_header_value("Content-Length") != "0";
     if (answered) {
       reply.close = reply.close || has_body;  // the body stays unread
-      fill(reply, out);
+      fill(reply, in.version, out);
     } else {
       current->header_done(in.has_header("Transfer-Encoding"));
+      // The library leaves the body of these where it is: it would be read as the next request.
+      if (has_body && (in.method == "GET" || in.method == "HEAD")) current->close_after();
     }
     return answered;
   }
@@ -208,7 +244,7 @@ struct HttpServer::Impl : httplib::Server {
   void answer(const httplib::Request& in, httplib::Response& out) {
     HttpReply reply;
     handlers.handle(Request(in, *current), reply);
-    fill(reply, out);
+    fill(reply, in.version, out);
   }
 
   bool process_and_close_socket(socket_t socket) override {
@@ -218,12 +254,7 @@ struct HttpServer::Impl : httplib::Server {
       Stream stream(connection);
       current = &connection;
       if (refuse_connection) {
-        const std::string body = handlers.refuse(503);
-        const std::string head = cat(
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: "
-            "1\r\nConnection: close\r\nContent-Length: ",
-            body.size(), "\r\n\r\n");
-        const std::string text = head + body;
+        const std::string text = own_answer(503, "Service Unavailable\r\nRetry-After: 1");
         ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       } else {
         serve(connection, stream);
@@ -232,6 +263,14 @@ struct HttpServer::Impl : httplib::Server {
     }
     --open;
     return true;
+  }
+
+  // Where the library cannot answer.
+  std::string own_answer(int status, const char* words) const {
+    const std::string body = handlers.refuse(status, "");
+    return cat("HTTP/1.1 ", status, " ", words,
+               "\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ",
+               body.size(), "\r\n\r\n", body);
   }
 
   // The compiled library listens with a queue of 5, so a burst of clients would wait a second for
@@ -255,10 +294,17 @@ struct HttpServer::Impl : httplib::Server {
       // No parts of answers and no compression: both would only cost time on one machine.
       request.ranges.clear();
       request.headers.erase("Accept-Encoding");
+      // Without a length there is no body; the library would wait for the end of the connection.
+      if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
+        request.set_header("Content-Length", "0");
     };
     while (connection.wait_request()) {
       bool closed = false;
       const bool good = process(*this, stream, closed, prepare);
+      if (!good && connection.too_large() && !connection.wrote()) {  // in the first line
+        const std::string text = own_answer(kHeaderTooLarge, "Request Header Fields Too Large");
+        connection.write(text.data(), text.size());
+      }
       if (!good || closed || connection.closing()) break;
     }
   }

@@ -63,9 +63,9 @@ struct HttpHandlers {
   // looked at.
   std::function<bool(const HttpRequest&, HttpReply& reply)> gate;
   std::function<void(const HttpRequest&, HttpReply& reply)> handle;
-  // Body for what the transport refuses itself: malformed requests (400), too large ones (413), too
-  // many (503).
-  std::function<std::string(int status)> refuse;
+  // Body for what the transport refuses itself: malformed requests (400), too large ones (413,
+  // 414, 431), too many (503). `why`: more than the status says, or nothing.
+  std::function<std::string(int status, const std::string& why)> refuse;
 };
 
 class HttpServer {

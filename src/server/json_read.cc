@@ -40,6 +40,8 @@ JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
 JsonDocument::JsonDocument(std::string_view text) : impl_(std::make_unique<Impl>()) {
   if (text.empty()) bad_body("expected a JSON object, found nothing");
   if (text.substr(0, 3) == "\xef\xbb\xbf") bad_body("expected JSON, found a byte order mark");
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    bad_body(cat("expected JSON, found a NUL at byte ", nul + 1));
   std::vector<std::unordered_set<std::string>> keys;
   const auto watch = [&](int, Node::parse_event_t event, Node& parsed) {
     switch (event) {

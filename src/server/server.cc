@@ -60,7 +60,9 @@ class Server {
         http_(options.http,
               {[this](const HttpRequest& in, HttpReply& out) { return gate(in, out); },
                [this](const HttpRequest& in, HttpReply& out) { handle(in, out); },
-               [](int status) { return openai_error(transport_error(status)); }}) {}
+               [](int status, const std::string& why) {
+                 return openai_error(transport_error(status, why));
+               }}) {}
 
   void run(const std::function<void(std::string)>& ready, const std::function<bool()>& stop) {
     const int port = http_.bind();
@@ -104,7 +106,7 @@ class Server {
   }
 
  private:
-  static ApiError transport_error(int status) {
+  static ApiError transport_error(int status, const std::string& why = {}) {
     switch (status) {
       case 404:
         return {404, "not_found", "", "no such route"};
@@ -113,7 +115,18 @@ class Server {
       case 503:
         return {503, "too_many_connections", "", "too many connections; try again later"};
       case 400:
-        return {400, "bad_request", "", "not a well-formed HTTP request"};
+        return {400, "bad_request", "",
+                why.empty() ? "expected a well-formed HTTP request with header lines of at most "
+                              "8192 bytes, found none"
+                            : why};
+      case 414:
+        return {414, "address_too_long", "",
+                "the address: expected at most 8192 bytes, found more"};
+      case 416:
+        return {416, "no_ranges", "", "Range: expected none, found one that is not well-formed"};
+      case 431:
+        return {431, "header_too_large", "",
+                "the header: expected at most 65536 bytes, found more"};
       default:
         return {status, "http_error", "", cat("HTTP status ", status)};
     }

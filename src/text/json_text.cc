@@ -3,6 +3,7 @@
 #include "text/json_text.h"
 
 #include "base/error.h"
+#include "base/json_whole.h"
 
 #include <nlohmann/json.hpp>
 
@@ -135,7 +136,7 @@ class Acceptor : public nlohmann::json_sax<nlohmann::json> {
 };
 
 void parse(std::string_view json, PythonWriter& writer, std::string_view what) {
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &writer)) {
+  if (!nlohmann::json::sax_parse(json_whole(json), &writer)) {
     fail_input(what, ": expected JSON, found something else");
   }
 }
@@ -235,7 +236,7 @@ std::vector<JsonMember> json_parts(std::string_view json) {
 
 bool is_json(std::string_view text) {
   Acceptor acceptor;
-  return nlohmann::json::sax_parse(text.begin(), text.end(), &acceptor);
+  return nlohmann::json::sax_parse(json_whole(text), &acceptor);
 }
 
 }  // namespace spk

@@ -3,6 +3,7 @@
 #include "text/tokenizer_file.h"
 
 #include "base/error.h"
+#include "base/json_whole.h"
 #include "text/json_text.h"
 #include "text/utf8.h"
 
@@ -362,7 +363,7 @@ TokenizerFile read_tokenizer_file(std::string_view text, const std::string& name
   }
   TokenizerFile file;
   FileReader reader(file, name);
-  if (!json::sax_parse(text.begin(), text.end(), &reader))
+  if (!json::sax_parse(json_whole(text), &reader))
     fail_input(name, ": expected JSON, found something else");
   const json rest = json::parse(reader.rest);
   const Document doc(rest, "", name);
