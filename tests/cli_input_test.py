@@ -99,3 +99,22 @@ def test_nothing_hides_behind_a_nul_in_a_checkpoint(sparkling, tmp_path, name):
     with open(tmp_path / "model" / name, "a") as file:
         file.write("\0{")
     assert name in sparkling("run", tmp_path / "model", "-p", "x", status=1).stderr
+
+
+def test_what_git_leaves_without_its_large_files_is_named(sparkling, tmp_path):
+    for name in ("tokenizer.json", "model.safetensors"):
+        shutil.copytree(NANO, tmp_path / name)
+        (tmp_path / name / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+        done = sparkling("run", tmp_path / name, "-p", "x", status=1)
+        assert name in done.stderr and "`git lfs pull`" in done.stderr
+
+
+def test_a_file_of_zeros_is_doubted(sparkling, tmp_path):
+    shutil.copytree(NANO, tmp_path / "model")
+    path = tmp_path / "model" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    data[begin:] = bytes(len(data) - begin)
+    path.write_bytes(data)
+    done = sparkling("run", tmp_path / "model", "-p", "x", "--max-tokens", 1)
+    assert "only zeros" in done.stderr and "nan" not in done.stderr

@@ -75,6 +75,12 @@ def test_a_missing_model_names_its_path(sparkling, verb, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     assert "found a file" in sparkling(verb, file, status=1).stderr
+    for name, hint in (("owner/Ling-3.0-flash", "models are not fetched by name"), ("https://example.org/x", "not fetched by name")):
+        done = sparkling(verb, name, status=1)
+        assert f"found nothing at {name}" in done.stderr and hint in done.stderr
+    for name, hint in (("model.safetensors", "the folder that it is in"), ("model.gguf", "GGUF files are not read")):
+        (tmp_path / name).write_text("")
+        assert hint in sparkling(verb, tmp_path / name, status=1).stderr
 
 
 # ---- run ----

@@ -345,6 +345,8 @@ TEST(Safetensors, LengthAndJson) {
   huge[7] = '\x7f';
   EXPECT_HOLDS(error_of([&] { parse(huge); }), "at most 100000000");
   EXPECT_HOLDS(error_of([&] { parse("abc"); }), "at least 8 bytes");
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+  EXPECT_HOLDS(error_of([&] { parse(pointer); }), "`git lfs pull`");
   EXPECT_HOLDS(refusal("", 0), "does not begin");
   EXPECT_HOLDS(refusal("[]", 0), "does not begin");
   EXPECT_HOLDS(refusal("{", 0), "not valid JSON");

@@ -101,3 +101,11 @@ def test_a_long_context_costs_what_is_used(sparkling, checkpoint):
 def test_a_context_that_does_not_fit_is_refused_with_the_plan(sparkling, checkpoint):
     done = sparkling("bench", checkpoint, "--context", 1048576, "--memory", "64MiB", "--in", 8, "--out", 2, status=3)
     assert "expected at most 67108864 bytes" in done.stderr and "for 1048576 tokens" in done.stderr
+
+
+def test_a_context_beyond_the_machine_is_refused_before_it_is_used(sparkling, checkpoint):
+    """Without --memory too: pages are taken as they are written, so nothing would be said until the kernel kills somebody."""
+    done = sparkling("bench", checkpoint, "--context", 1 << 30, "--in", 8, "--out", 2, status=3)
+    assert "--context 1073741824: expected at most" in done.stderr and "a token" in done.stderr
+    most = int(re.search(r"expected at most ([0-9]+) tokens", done.stderr)[1])
+    assert 0 < most < 1 << 30

@@ -231,6 +231,11 @@ bool LineReader::next(std::string& line) {
   }
 }
 
+std::string_view lfs_hint(std::string_view text) {
+  if (text.substr(0, 27) != "version https://git-lfs.git") return "";
+  return "; this is a Git LFS pointer, `git lfs pull` fetches the file itself";
+}
+
 bool file_exists(const std::string& path) {
   struct stat info = {};
   return ::stat(path.c_str(), &info) == 0;

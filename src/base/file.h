@@ -92,6 +92,10 @@ class LineReader {
   size_t at_ = 0;
 };
 
+// A download by git without its large files leaves a text of three lines in their place. What a
+// message about such a file adds; empty for all others.
+std::string_view lfs_hint(std::string_view text);
+
 bool file_exists(const std::string& path);
 bool is_folder(const std::string& path);
 std::vector<std::string> list_folder(const std::string& path);  // names, sorted; Error(kInput)

@@ -99,7 +99,7 @@ const VerbInfo& find_verb(std::string_view name) {
     fail_usage("'", name, "' is not in this version; available now: ", join_choices(names));
   }
   fail_usage(name.substr(0, 1) == "-" ? "expected a verb first, found '" : "unknown verb '", name,
-             "'", did_you_mean(name, names), " Verbs: ", join_choices(names));
+             "'", did_you_mean(name, names), "; verbs: ", join_choices(names));
 }
 
 std::string version_text() {
@@ -139,15 +139,18 @@ constexpr const char* kRunFooter =
 [[noreturn]] void fail_unknown(const std::string& argument, std::span<const OptionRow> rows,
                                Verb verb) {
   if (argument.size() < 2 || argument[0] != '-') {
-    fail_usage("unexpected argument '", argument, "'");
+    fail_usage("expected no further word for '", verb_name(verb), "', found '", argument,
+               "'; a text of several words needs quotes");
   }
   const size_t first = argument.find_first_not_of('-');
   const std::string name =
       first == std::string::npos ? "" : argument.substr(first, argument.find('=') - first);
   if (const std::string owners = owners_of(rows, name); !owners.empty())
     fail_usage("option '--", name, "' belongs to: ", owners);
+  std::vector<std::string_view> names = names_of(rows, verb);
+  names.insert(names.end(), {"help", "config"});
   fail_usage("unknown option '", argument.substr(0, argument.find('=')), "'",
-             did_you_mean(name, names_of(rows, verb), "--"));
+             did_you_mean(name, names, "--"));
 }
 
 // Variables that look like ours but name no option: most likely slips, so they are said, not

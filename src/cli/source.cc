@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -28,13 +29,29 @@ std::string folder_of(const ModelOptions& options) {
   return set == nullptr ? "" : set;
 }
 
+// "owner/name" or an address, as on a model hub.
+bool looks_remote(const std::string& folder) {
+  if (folder.find("://") != std::string::npos) return true;
+  const size_t slash = folder.find('/');
+  return slash != std::string::npos && slash > 0 && slash + 1 < folder.size() &&
+         folder.find('/', slash + 1) == std::string::npos && folder[0] != '.' && folder[0] != '~' &&
+         !file_exists(folder.substr(0, slash));
+}
+
 void check_folder(const ModelOptions& options, const std::string& folder) {
   const char* from = options.model.empty() ? " (from SPARKLING_MODEL)" : "";
   if (!file_exists(folder)) {
-    fail_input("expected a checkpoint folder, found nothing at ", folder, from);
+    fail_input("expected a checkpoint folder, found nothing at ", folder, from,
+               looks_remote(folder) ? "; models are not fetched by name: download the files, then "
+                                      "give their folder"
+                                    : "");
   }
   if (!is_folder(folder)) {
-    fail_input("expected a checkpoint folder, found a file: ", folder, from);
+    const std::string kind = std::filesystem::path(folder).extension().string();
+    fail_input("expected a checkpoint folder, found a file: ", folder, from,
+               kind == ".safetensors" || kind == ".json" ? "; the folder that it is in is the model"
+               : kind == ".gguf" ? "; GGUF files are not read by this version"
+                                 : "");
   }
 }
 
@@ -150,15 +167,33 @@ std::optional<Tokenizer> load_tokenizer(const OpenedModel& model) {
 
 namespace {
 
-// The config's context, or the part of it whose caches fit beside the weights in the memory that is
-// free now. An estimate that only ever cuts what nobody asked for: with --context or --memory the
-// engine's exact plan decides.
-int64_t context_that_fits(const OpenedModel& model, const ModelOptions& options) {
+// Latents of one token.
+int64_t cache_bytes_per_token(const OpenedModel& model, const ModelOptions& options) {
   const ModelShape& s = model.config.shape;
   int64_t latent_layers = model.config.mtp_layers;
   for (const bool is_mla : model.config.is_mla) latent_layers += is_mla ? 1 : 0;
   const int64_t real_bytes = options.backend == "reference" ? 8 : 4;
-  const int64_t per_token = std::max<int64_t>(latent_layers * (s.latent + s.rope) * real_bytes, 1);
+  return std::max<int64_t>(latent_layers * (s.latent + s.rope) * real_bytes, 1);
+}
+
+// Without --memory nothing else says no: pages of caches are taken as they are used, and a context
+// beyond the memory would end by the kernel's hand in the middle of an answer.
+void check_context_fits(const OpenedModel& model, const ModelOptions& options) {
+  const int64_t per_token = cache_bytes_per_token(model, options);
+  const auto available = static_cast<int64_t>(this_machine().memory_available);
+  if (options.context <= available / per_token) return;
+  fail_resource("--context ", options.context, ": expected at most ", available / per_token,
+                " tokens, whose caches fill the memory that is available (",
+                show_bytes(static_cast<double>(available)), "), found a need of ",
+                show_bytes(static_cast<double>(options.context) * static_cast<double>(per_token)),
+                " (", show_bytes(static_cast<double>(per_token)), " a token)");
+}
+
+// The config's context, or the part of it whose caches fit beside the weights in the memory that is
+// free now. An estimate that only ever cuts what nobody asked for: with --memory the engine's exact
+// plan decides.
+int64_t context_that_fits(const OpenedModel& model, const ModelOptions& options) {
+  const int64_t per_token = cache_bytes_per_token(model, options);
   const auto available = static_cast<int64_t>(this_machine().memory_available);
   const auto* files = dynamic_cast<const Checkpoint*>(model.source.get());
   const auto weights = files == nullptr ? 0 : static_cast<int64_t>(files->file_bytes());
@@ -215,6 +250,8 @@ std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& opt
   EngineOptions final_options = engine_options;
   if (final_options.context == 0 && final_options.device.memory == 0) {
     final_options.context = context_that_fits(model, options);
+  } else if (final_options.device.memory == 0) {
+    check_context_fits(model, options);
   }
   if (options.draft_head > 0) {
     final_options.draft_head = draft_ids(options.draft_head, model.config.shape.vocab,

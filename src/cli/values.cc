@@ -116,8 +116,12 @@ std::vector<int32_t> parse_ids(std::string_view text) {
   std::vector<int32_t> ids;
   size_t at = 0;
   while (true) {
-    while (at < text.size() && is_separator(text[at])) ++at;
+    int commas = 0;
+    for (; at < text.size() && is_separator(text[at]); ++at) commas += text[at] == ',' ? 1 : 0;
     if (at == text.size()) break;
+    if (commas > (ids.empty() ? 0 : 1)) {  // a number that was lost on the way here
+      fail_usage("expected token ids separated by commas, found none as number ", ids.size() + 1);
+    }
     size_t end = at;
     while (end < text.size() && !is_separator(text[end])) ++end;
     const std::string_view word = text.substr(at, end - at);

@@ -27,14 +27,14 @@ Format head_format(std::string_view value, Format stored) {
 void check_item(const Requirement& r) {
   if (r.key == "moe") {
     if (r.value != "plain" && r.value != "packed")
-      fail_usage("--require: expected moe=plain or moe=packed, found moe=", r.value);
+      fail_usage("expected moe=plain or moe=packed, found moe=", r.value);
   } else if (r.key == "lm-head") {
     parse_head_format(r.value);
   } else if (r.key == "draft") {
     if (r.value.size() != 1 || r.value[0] < '0' || r.value[0] > '7')
-      fail_usage("--require: expected draft=0 to draft=7, found draft=", r.value);
+      fail_usage("expected draft=0 to draft=7, found draft=", r.value);
   } else {
-    fail_usage("--require: expected moe=, lm-head= or draft=, found '", r.key, "'");
+    fail_usage("expected moe=, lm-head= or draft=, found '", r.key, "'");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "formats/safetensors.h"
 
+#include "base/file.h"
 #include "base/json_whole.h"
 #include "formats/untrusted.h"
 
@@ -145,7 +146,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                     [&](const TypeName& t) { return t.name == *type_name_; });
     if (type == std::end(kTypes)) {
-      complain("unknown dtype '", printable(*type_name_), "'");
+      std::string names;
+      for (const TypeName& known : kTypes) names += cat(names.empty() ? "" : ", ", known.name);
+      complain("unknown dtype: expected ", names, ", found '", printable(*type_name_), "'");
       return;
     }
     tensor_.type = type->type;
@@ -245,7 +248,7 @@ std::vector<StoredTensor> parse_safetensors_header(std::string_view head, uint64
     length = length << 8 | static_cast<unsigned char>(head[static_cast<size_t>(i)]);
   if (length > kMaxHeader) {
     fail_input(file, ": expected a header of at most ", kMaxHeader, " bytes, found ", length,
-               " (is this a safetensors file?)");
+               lfs_hint(head).empty() ? " (is this a safetensors file?)" : lfs_hint(head));
   }
   if (length > file_size - 8 || length > head.size() - 8) {
     fail_input(file, ": header is truncated: expected ", length, " bytes, found ",

@@ -64,6 +64,11 @@ std::vector<std::string> implausible_experts(const ModelConfig& config, const Te
   if (ratios.empty()) return {};
   const double ratio = std::exp2(median(ratios));
   if (ratio <= kBeyond && ratio >= 1.0 / kBeyond) return {};
+  if (std::isnan(ratio))
+    return {
+        "WARNING: implausible expert norms: expected numbers, found only zeros in routed and "
+        "shared "
+        "experts: is this file damaged?"};
   return {cat("WARNING: implausible expert norms: the routed experts' gain is ", ratio,
               " times the shared expert's (median over ", ratios.size(),
               " layers, expected within 1/", kBeyond, " to ", kBeyond,

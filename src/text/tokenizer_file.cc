@@ -3,6 +3,7 @@
 #include "text/tokenizer_file.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_whole.h"
 #include "text/json_text.h"
 #include "text/utf8.h"
@@ -361,6 +362,8 @@ TokenizerFile read_tokenizer_file(std::string_view text, const std::string& name
   if (text.size() > kMaxFile) {
     fail_input(name, ": expected at most ", kMaxFile, " bytes, found ", text.size());
   }
+  if (const std::string_view hint = lfs_hint(text); !hint.empty())
+    fail_input(name, ": expected JSON, found text", hint);
   TokenizerFile file;
   FileReader reader(file, name);
   if (!json::sax_parse(json_whole(text), &reader))
