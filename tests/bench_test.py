@@ -204,6 +204,15 @@ def test_figures(sparkling, tmp_path):
     assert "Decoding over depth" in texts and "tokens before" in texts
 
 
+def test_a_figure_that_cannot_be_written_costs_no_row(sparkling, tmp_path):
+    for path in (tmp_path / "none" / "x.svg", tmp_path / "none" / "x.png"):
+        done = sparkling("bench", *QUICK, "--plot", path, status=1)
+        assert "expected a folder" in done.stderr and not done.stdout
+    (tmp_path / "x.svg").mkdir()
+    done = sparkling("bench", *QUICK, "--plot", tmp_path / "x.svg", status=1)
+    assert "x.svg" in done.stderr and "tok/s" in done.stdout
+
+
 def test_png_or_a_word_about_what_is_missing(sparkling, tmp_path):
     png = tmp_path / "x.png"
     if shutil.which("rsvg-convert"):

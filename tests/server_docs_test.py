@@ -1,7 +1,9 @@
 """docs/API.md is what tools/api_doc.py writes, and every row of its tables is true of a real server."""
 
+import shlex
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -26,6 +28,19 @@ def test_tables_are_current():
     done = subprocess.run([sys.executable, str(ROOT / "tools" / "api_doc.py"), "--check"], text=True, capture_output=True,
                           env={"SPARKLING": str(SPARKLING), "PATH": "/usr/bin:/bin"}, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_first_requests_of_the_page_work(server):
+    """The curl line as curl would send it, the Python as it stands; only the port is this server's."""
+    section = (ROOT / "docs" / "API.md").read_text().split("## A first request\n")[1].split("\n## ")[0]
+    section = section.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
+    lines = [line[4:] for line in section.split("\n") if line.startswith("    ")]
+    curl, url, flag, header, data, body = shlex.split(lines[0])
+    assert (curl, flag, header, data) == ("curl", "-H", "Content-Type: application/json", "-d")
+    status, _, answer = server.post(url.split(str(server.port))[1], body.encode())
+    assert status == 200 and answer["choices"][0]["message"]["role"] == "assistant"
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines[1:])], text=True, capture_output=True, check=False, timeout=120)
+    assert done.returncode == 0 and done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("path", list(GOOD))

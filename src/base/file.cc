@@ -266,7 +266,7 @@ void publish_file(const std::string& path, std::string_view bytes) {
   const auto fail = [&](const char* action) {
     const int code = errno;
     ::unlink(temporary.c_str());
-    fail_resource(path, ": cannot ", action, ": ", std::strerror(code));
+    fail_input(path, ": cannot ", action, ": ", std::strerror(code));
   };
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());

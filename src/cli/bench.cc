@@ -2,6 +2,7 @@
 #include "cli/bench.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/identity.h"
 #include "cli/machine.h"
@@ -183,8 +184,9 @@ ResultTable result_frame(const Options& options, const std::string& model,
 
 void finish_rows(const Options& options, ResultTable table, const std::vector<BenchRow>& rows) {
   add_rows(table, rows);
-  if (!options.bench.plot.empty()) write_plot(options.bench.plot, table, rows);
   out(render(table, options.bench.format));
+  out_flush();
+  if (!options.bench.plot.empty()) write_plot(options.bench.plot, table, rows);
 }
 
 int verb_bench(const Options& options) {
@@ -196,6 +198,9 @@ int verb_bench(const Options& options) {
   const std::string end = plot.size() > 4 ? plot.substr(plot.size() - 4) : "";
   if (!plot.empty() && end != ".svg" && end != ".png")
     fail_usage("--plot: expected FILE.svg or FILE.png, found '", plot, "'");
+  const std::string folder = plot.substr(0, plot.find_last_of('/') + 1);
+  if (!folder.empty() && !is_folder(folder))  // not after minutes of measuring
+    fail_input("--plot ", plot, ": expected a folder ", folder, ", found none");
   if (forms > 1)
     fail_usage("expected one of --ladder, --acceptance, --profile, --kernel, found ", forms);
   if (b.ladder) return bench_ladder(options);

@@ -58,7 +58,8 @@ ResultTable result_frame(const Options& options, BenchEngine& engine, const Cloc
 ResultTable result_frame(const Options& options, const std::string& model,
                          const std::string& weights, const std::string& backend,
                          const Clocks& before);
-// Writes --plot where it is wanted, then the rows to standard output.
+// Writes the rows to standard output, then --plot where it is wanted: a figure that cannot be
+// written costs no row.
 void finish_rows(const Options& options, ResultTable table, const std::vector<BenchRow>& rows);
 void write_plot(const std::string& path, const ResultTable& frame,
                 const std::vector<BenchRow>& rows);
