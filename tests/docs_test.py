@@ -45,3 +45,14 @@ def test_a_name_that_is_gone_is_seen():
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
 def test_every_named_test_exists(path):
     assert missing(path.read_text(encoding="utf-8").replace("`Suite.Name`", "").replace("`file::name`", "")) == []
+
+
+def test_every_word_that_selects_tests_of_the_server_selects_some():
+    """A renamed test would silently leave the short forms that the sanitizers run."""
+    script = (ROOT / "tools" / "server_sanitized.sh").read_text(encoding="utf-8")
+    files = re.findall(r"tests/(\w+)\.py", script)
+    names = [f"{file} {test}" for file in files for test in PYTHON[file]]
+    selections = re.findall(r'select="([^"]+)"', script)
+    assert len(selections) == 2 and len(files) >= 4
+    for word in {word for selection in selections for word in selection.split() if word not in ("not", "and", "or")}:
+        assert any(word in name for name in names), word

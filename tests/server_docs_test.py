@@ -3,7 +3,6 @@
 import shlex
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
