@@ -9,6 +9,7 @@
 
 #include "backend/layout.h"
 #include "backend/lm_head.h"
+#include "backend/upload.h"
 
 #include <memory>
 #include <optional>
@@ -60,6 +61,10 @@ class Backend {
   // A matrix that only experts() will read. A back end may repack it into memory of its own; then
   // `packed` is set and the tensor's memory is not looked at again.
   virtual Weight upload_expert(const HostTensor& tensor) { return upload(tensor); }
+  // True: upload() reads nothing but vectors and small scales; the rest comes in finish_uploads(),
+  // called once after the last upload and before the first step, and is checked there.
+  virtual bool uploads_late() const { return false; }
+  virtual void finish_uploads(UploadSource&) {}
   // What multiplies this expert matrix: "plain avx512", "packed avx512-vnni 2560x768 (k x n),
   // groups of 32".
   virtual std::string expert_kernel(const Weight& weight) const;

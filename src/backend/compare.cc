@@ -43,6 +43,11 @@ class Compare final : public Backend {
     buffers_.push_back({a_.alloc(bytes, label), b_.alloc(bytes, label)});
     return {&buffers_.back(), bytes};
   }
+  bool uploads_late() const override { return false; }  // one of the two may read at once
+  void finish_uploads(UploadSource& source) override {
+    a_.finish_uploads(source);
+    b_.finish_uploads(source);
+  }
   Weight upload(const HostTensor& tensor) override {
     weights_.push_back({a_.upload(tensor), b_.upload(tensor)});
     return pair();

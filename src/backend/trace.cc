@@ -40,6 +40,8 @@ class Traced final : public Backend {
   size_t real_bytes() const override { return b_.real_bytes(); }
   void prepare(const ModelShape& shape) override { b_.prepare(shape); }
   Buffer alloc(size_t bytes, std::string_view label) override { return b_.alloc(bytes, label); }
+  bool uploads_late() const override { return b_.uploads_late(); }
+  void finish_uploads(UploadSource& source) override { b_.finish_uploads(source); }
   Weight upload(const HostTensor& tensor) override { return b_.upload(tensor); }
   Weight upload_expert(const HostTensor& tensor) override { return b_.upload_expert(tensor); }
   std::string expert_kernel(const Weight& w) const override { return b_.expert_kernel(w); }

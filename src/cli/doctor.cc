@@ -48,7 +48,7 @@ WarmReport warm(const ModelOptions& options, const std::string& arch) {
   const OpenedModel model = open_model(options, Contents::kSizes);
   const TensorSet tensors = bind_tensors(model.config, *model.source);
   std::vector<WeightUse> weights;
-  const HeadFormat head = parse_head_format(options.lm_head);
+  const HeadFormat head = engine_options(options).head;
   for (const BoundTensor& bound : tensors.tensors) {
     const HostTensor& t = bound.tensor;
     weights.push_back({t.name, t.format, t.rows, t.cols});

@@ -24,6 +24,7 @@ std::string weights_identity(const OpenedModel& model) {
     const HostTensor& t = bound.tensor;
     add(cat(bound.name, " ", format_name(t.format), " ", t.rows, " ", t.cols, "\n"));
     const auto size = static_cast<size_t>(code_bytes(t.format, t.rows, t.cols));
+    model.source->recall(t.data, size);
     add({reinterpret_cast<const char*>(t.data), std::min(size, kSample)});
   }
   char text[17];

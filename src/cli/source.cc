@@ -63,9 +63,10 @@ std::vector<MemoryFile> embedded_files() {
 }
 
 // Experts and embeddings alone, which are nearly all of it.
-uint64_t synthetic_bytes_at_least(const ModelConfig& config) {
+uint64_t synthetic_bytes_at_least(const ModelConfig& config, MakeExperts when) {
   const ModelShape& s = config.shape;
-  const int64_t experts = (config.moe_layers() + config.mtp_layers) * s.experts;
+  const int64_t experts =
+      when == MakeExperts::kWhenRead ? 0 : (config.moe_layers() + config.mtp_layers) * s.experts;
   const int64_t expert_weights = 3 * s.hidden * s.expert_dim;
   const int64_t mxfp4_bytes = expert_weights / 2 + expert_weights / kGroup;
   return static_cast<uint64_t>(experts * mxfp4_bytes + 2 * s.vocab * s.hidden * 2);
@@ -73,12 +74,13 @@ uint64_t synthetic_bytes_at_least(const ModelConfig& config) {
 
 // Random bytes are made page by page: without this a too large model would end by the kernel's
 // hand, without a word.
-void check_synthetic_fits(const ModelOptions& options, const ModelConfig& config) {
+void check_synthetic_fits(const ModelOptions& options, const ModelConfig& config,
+                          MakeExperts experts) {
   const Machine machine = this_machine();
   const uint64_t limit = parse_size(options.memory, machine.memory_total);
   const uint64_t room =
       limit == 0 ? machine.memory_available : std::min(limit, machine.memory_available);
-  const uint64_t need = synthetic_bytes_at_least(config);
+  const uint64_t need = synthetic_bytes_at_least(config, experts);
   if (need > room) {
     fail_resource("synthetic weights need more than ", show_bytes(static_cast<double>(need)),
                   ", found ", show_bytes(static_cast<double>(room)),
@@ -104,10 +106,13 @@ OpenedModel open_synthetic(const ModelOptions& options, Contents contents) {
     model.source = make_synthetic_sizes(model.config);
     return model;
   }
-  check_synthetic_fits(options, model.config);
-  model.source =
-      make_synthetic(model.config, static_cast<uint64_t>(options.weights_seed),
-                     options.threads > 0 ? options.threads : this_machine().physical_cores);
+  // A back end that reads them once, from many threads, needs no copy of them here.
+  const MakeExperts experts =
+      options.backend == "cuda" ? MakeExperts::kWhenRead : MakeExperts::kNow;
+  check_synthetic_fits(options, model.config, experts);
+  model.source = make_synthetic(
+      model.config, static_cast<uint64_t>(options.weights_seed),
+      options.threads > 0 ? options.threads : this_machine().physical_cores, experts);
   return model;
 }
 

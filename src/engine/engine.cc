@@ -79,7 +79,8 @@ struct Engine::Impl {
         config(model_config),
         backend(opts.decorate ? opts.decorate(make_backend(opts)) : make_backend(opts)),
         sampler(config.shape.vocab) {
-    const TensorSet tensors = bind_tensors(config, *source);
+    const TensorSet tensors = bind_tensors(
+        config, *source, backend->uploads_late() ? CheckScales::kLater : CheckScales::kNow);
     if (options.draft > 0 && !tensors.has_mtp)
       fail_input("--draft ", options.draft,
                  ": expected a checkpoint with an MTP layer, found none in this one");

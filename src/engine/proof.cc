@@ -114,9 +114,10 @@ struct ProofTruth::Impl {
   bool drafts = false;
   std::deque<std::vector<std::byte>> copies;
 
-  void keep(HostTensor& tensor) {
+  void keep(HostTensor& tensor, const TensorSource* source) {
     const auto copy = [&](const std::byte*& data, int64_t bytes) {
       if (data == nullptr) return;
+      if (source != nullptr) source->recall(data, static_cast<size_t>(bytes));
       copies.emplace_back(data, data + bytes);
       data = copies.back().data();
     };
@@ -149,7 +150,7 @@ ProofTruth::ProofTruth(const ModelConfig& config, const TensorSet& tensors,
   own.tensors = tensors.tensors;
   own.has_mtp = tensors.has_mtp;
   for (BoundTensor& tensor : own.tensors)
-    if (wanted(tensor)) t.keep(tensor.tensor);
+    if (wanted(tensor)) t.keep(tensor.tensor, tensors.source);
   t.part = load_model(config, own, *t.backend, {}, nullptr, wanted);
   const HostTensor& head = tensors.at("lm_head.weight").tensor;
   t.head_format = head.format;

@@ -1,5 +1,7 @@
 #include "formats/checkpoint.h"
 
+#include "base/direct_file.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json_whole.h"
 #include "formats/untrusted.h"
@@ -88,7 +90,8 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 struct Shard {
   std::string path;  // for messages
   std::string_view bytes;
-  MappedFile map;  // empty when the bytes live in memory
+  MappedFile map;                      // empty when the bytes live in memory
+  std::unique_ptr<DirectFile> direct;  // beside the map
   std::vector<StoredTensor> tensors;
 };
 
@@ -124,6 +127,20 @@ class OpenCheckpoint : public Checkpoint {
       for (const StoredTensor& t : shard.tensors) visit(view(shard, t));
   }
 
+  std::span<const std::byte> file_of(const std::byte* data) const override {
+    const Shard* shard = mapped(data);
+    if (shard == nullptr) return {};
+    return {reinterpret_cast<const std::byte*>(shard->bytes.data()), shard->bytes.size()};
+  }
+  const std::byte* read(const std::byte* data, size_t bytes, std::byte* buffer) const override {
+    const Shard* shard = mapped(data);
+    if (shard == nullptr) return data;
+    const auto offset =
+        static_cast<uint64_t>(data - reinterpret_cast<const std::byte*>(shard->bytes.data()));
+    SPK_CHECK(offset + bytes <= shard->bytes.size());
+    return shard->direct->read(offset, bytes, buffer);
+  }
+
   void drop(const std::byte* data, size_t bytes) const override {
     for (const auto& [file, shard] : shards_) {
       if (shard.map.contains(data)) return shard.map.drop(data, bytes);
@@ -146,6 +163,12 @@ class OpenCheckpoint : public Checkpoint {
   }
 
  private:
+  // The shard on disk that holds these bytes.
+  const Shard* mapped(const std::byte* data) const {
+    for (const auto& [file, shard] : shards_)
+      if (shard.map.contains(data)) return &shard;
+    return nullptr;
+  }
   static TensorBytes view(const Shard& shard, const StoredTensor& t) {
     return {&t, reinterpret_cast<const std::byte*>(shard.bytes.data()) + t.offset, &shard.path};
   }
@@ -228,6 +251,7 @@ std::unique_ptr<Checkpoint> Checkpoint::open(const std::string& folder) {
         shard.path = path;
         shard.map = MappedFile(path);
         shard.bytes = shard.map.bytes();
+        shard.direct = std::make_unique<DirectFile>(path);
         shards.emplace(file, std::move(shard));
       } else if (file == kIndex) {
         index = read_small_file(path, kMaxText);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,23 @@ class TensorSource {
   virtual std::string_view name() const = 0;
   virtual std::optional<TensorBytes> find(std::string_view tensor) const = 0;
   virtual void for_each(const std::function<void(const TensorBytes&)>& visit) const = 0;
+  // The file that holds these bytes, whole; empty when they are in memory.
+  virtual std::span<const std::byte> file_of(const std::byte* data) const {
+    static_cast<void>(data);
+    return {};
+  }
+  // [data, data + bytes) of one file (or of one tensor in memory) for who passes by once: from a
+  // disk they are read around the page cache into `buffer` (DirectFile::kAlign and room(bytes)).
+  virtual const std::byte* read(const std::byte* data, size_t bytes, std::byte* buffer) const {
+    static_cast<void>(bytes), static_cast<void>(buffer);
+    return data;
+  }
   // The weights behind [data, data + bytes) have been copied elsewhere: their pages may go.
   virtual void drop(const std::byte* data, size_t bytes) const = 0;
   // More than drop: nobody holds a pointer to these bytes of one tensor any more (they were
   // repacked elsewhere), so a source that made them in memory may give the memory back. They read
-  // as anything until recall() brings them back.
+  // as anything until recall() brings them back; a source may also hand out bytes that nobody has
+  // recalled yet (read() always has them).
   virtual void forget(const std::byte* data, size_t bytes) const { drop(data, bytes); }
   virtual void recall(const std::byte* data, size_t bytes) const {
     static_cast<void>(data);

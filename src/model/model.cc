@@ -2,47 +2,68 @@
 #include "model/model.h"
 
 #include "base/error.h"
+#include "formats/numbers.h"
 #include "formats/untrusted.h"
 #include "model/tensor_table.h"
 
-#include <algorithm>
-#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
 
 namespace spk {
 namespace {
 
-// Any element whose bits under `mask` are all set: NaN of FP8, NaN or infinity of BF16 and F32.
-// Plain and/compare over blocks, which compilers vectorise; one pass at memory speed.
-template <typename Word>
-bool has_all_ones(const std::byte* data, size_t count, Word mask) {
-  constexpr size_t kBlock = 4096 / sizeof(Word);
-  Word block[kBlock];
-  for (size_t i = 0; i < count; i += kBlock) {
-    const size_t n = std::min(kBlock, count - i);
-    std::memcpy(block, data + i * sizeof(Word), n * sizeof(Word));
-    Word hits = 0;
-    for (size_t j = 0; j < n; ++j) hits |= static_cast<Word>((block[j] & mask) == mask);
-    if (hits) return true;
-  }
-  return false;
-}
+// What finish_uploads() reads is checked as it comes by, by many readers at once.
+class LateUploads final : public UploadSource {
+ public:
+  LateUploads(const TensorSource& source, LoadProgress* progress)
+      : source_(source), progress_(progress) {}
 
-bool codes_are_numbers(const HostTensor& t) {
-  const auto count = static_cast<size_t>(t.rows * t.cols);
-  switch (t.format) {
-    case Format::kF32:
-      return !has_all_ones<uint32_t>(t.data, count, 0x7f800000u);
-    case Format::kBf16:
-      return !has_all_ones<uint16_t>(t.data, count, 0x7f80u);
-    case Format::kFp8:
-    case Format::kFp8Row:
-      return !has_all_ones<uint8_t>(t.data, count, 0x7fu);
-    case Format::kMxfp4:
-    case Format::kInt4:
-      return true;  // every code is a number
+  std::span<const std::byte> file_of(const std::byte* data) const override {
+    return source_.file_of(data);
   }
-  return true;
-}
+  const std::byte* read(const std::byte* data, size_t bytes, std::byte* buffer) override {
+    return source_.read(data, bytes, buffer);
+  }
+  void arrived(const StoredBytes& part, const std::byte* found) override {
+    if (progress_ != nullptr) progress_->done += static_cast<int64_t>(part.bytes);
+    if (part.scales == ScaleType::kNone) {
+      if (codes_are_numbers(part.format, found, part.bytes)) return;
+      const std::lock_guard lock(mutex_);
+      bad_codes_.emplace(part.tensor, part.format);  // once, however many pieces
+      return;
+    }
+    const int64_t count = static_cast<int64_t>(part.bytes) / scale_bytes(part.scales);
+    if (first_bad_scale(part.scales, found, count) < 0) return;
+    const std::lock_guard lock(mutex_);
+    bad_scales_.emplace(part.tensor);
+  }
+  void complain(Complaints& complaints) const {
+    for (const auto& [tensor, format] : bad_codes_) complaints.add(not_numbers(tensor, format));
+    for (const std::string& tensor : bad_scales_)
+      complaints.add(printable(tensor), ": expected numbers, found NaN or infinity in its scales");
+  }
+  static std::string not_numbers(std::string_view tensor, Format format) {
+    return cat(printable(tensor), ": expected numbers, found NaN or infinity among the ",
+               format_name(format), " codes");
+  }
+
+ private:
+  const TensorSource& source_;
+  LoadProgress* progress_;
+  std::mutex mutex_;
+  std::map<std::string, Format> bad_codes_;
+  std::set<std::string> bad_scales_;
+};
+
+// Tensors of a test may belong to no source: then they lie in memory.
+class InMemory final : public TensorSource {
+ public:
+  std::string_view name() const override { return "memory"; }
+  std::optional<TensorBytes> find(std::string_view) const override { return std::nullopt; }
+  void for_each(const std::function<void(const TensorBytes&)>&) const override {}
+  void drop(const std::byte*, size_t) const override {}
+};
 
 void set_layer(const ModelConfig& config, int64_t l, bool is_mla, bool is_moe, Layer& layer) {
   layer.is_mla = is_mla;
@@ -86,6 +107,8 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
     set_layer(config, config.layers, true, true, model.mtp->layer);
   }
 
+  const InMemory memory;
+  const TensorSource& source = tensors.source ? *tensors.source : memory;
   Complaints complaints;
   size_t next = 0;
   for_each_expected(config, tensors.has_mtp, [&](const Expected& x) {
@@ -94,15 +117,18 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
     const HostTensor& t = bound.tensor;
     if (wanted && !wanted(bound)) return;
     SPK_CHECK(t.rows == x.rows && t.cols == x.cols);
-    if (progress != nullptr) progress->done += t.bytes();
-    if (!codes_are_numbers(t)) {
-      complaints.add(printable(t.name), ": expected numbers, found NaN or infinity among the ",
-                     format_name(t.format), " codes");
+    const auto codes = static_cast<size_t>(code_bytes(t.format, t.rows, t.cols));
+    const size_t scales = static_cast<size_t>(t.bytes()) - codes;
+    if (!backend.uploads_late()) {
+      source.recall(t.data, codes);
+      if (scales > 0) source.recall(t.scales, scales);
+      if (progress != nullptr) progress->done += t.bytes();
+      if (!codes_are_numbers(t.format, t.data, codes))
+        complaints.add(LateUploads::not_numbers(t.name, t.format));
     }
     if (x.entry->component == Component::kHead) {
       if (complaints.empty()) load_heads(t, heads, backend, model);
-      if (tensors.source && heads.format != HeadFormat::kStored)
-        tensors.source->drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+      if (heads.format != HeadFormat::kStored) source.drop(t.data, codes);
       return;
     }
     bool kept = false;         // the back end reads the source's own bytes: their pages are wanted
@@ -120,17 +146,18 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
       const bool expert = x.expert >= 0 || x.entry->component == Component::kShared;
       weight = expert ? backend.upload_expert(t) : backend.upload(t);
       kept = weight.data.handle == t.data;
-      if (weight.packed && tensors.source) {
-        tensors.source->forget(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
-        tensors.source->forget(t.scales,
-                               static_cast<size_t>(t.bytes()) -
-                                   static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+      if (weight.packed) {
+        source.forget(t.data, codes);
+        source.forget(t.scales, scales);
         return;
       }
     }
-    if (tensors.source && !kept)
-      tensors.source->drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+    if (!kept && !backend.uploads_late()) source.drop(t.data, codes);
   });
+  complaints.throw_if_any("weights that are not numbers");
+  LateUploads late(source, progress);
+  backend.finish_uploads(late);
+  late.complain(complaints);
   complaints.throw_if_any("weights that are not numbers");
   return model;
 }

@@ -88,7 +88,12 @@ struct TensorSet {
 // found). Unknown tensors in the source are listed as a note unless the family is known to carry
 // them (vision tower, model.mtp*); an unknown companion of a bound tensor (a bias, a zero point) is
 // an error, because leaving it out would change the model.
-TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source);
+//
+// Scales are a twentieth of all bytes: for a back end that uploads late they are left to
+// load_model, which reads every byte anyway, lest the files be read twice.
+enum class CheckScales : uint8_t { kNow, kLater };
+TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source,
+                       CheckScales when = CheckScales::kNow);
 
 // Uploads all bound tensors and checks the codes on the way (FP8 NaN codes, BF16 and F32 that are
 // not finite), since that reads every byte; the source's pages are dropped behind each tensor. The

@@ -23,6 +23,9 @@ constexpr int64_t kRows = 4;     // sampled per matrix
 
 double gain(const BoundTensor& bound, const TensorSource& source) {
   const HostTensor& t = bound.tensor;
+  const auto codes = static_cast<size_t>(code_bytes(t.format, t.rows, t.cols));
+  source.recall(t.data, codes);
+  if (t.scales != nullptr) source.recall(t.scales, static_cast<size_t>(t.bytes()) - codes);
   std::vector<float> row(static_cast<size_t>(t.cols));
   double sum = 0;
   const int64_t rows = std::min(kRows, t.rows);
@@ -30,7 +33,7 @@ double gain(const BoundTensor& bound, const TensorSource& source) {
     dequantise_row(t, i * t.rows / rows, row.data());
     for (const float w : row) sum += std::fabs(static_cast<double>(w));
   }
-  source.drop(t.data, static_cast<size_t>(code_bytes(t.format, t.rows, t.cols)));
+  source.drop(t.data, codes);
   const double mean = sum / static_cast<double>(rows * t.cols);
   return mean * std::sqrt(static_cast<double>(t.cols));
 }

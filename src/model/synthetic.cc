@@ -97,6 +97,7 @@ int power_for(double gain, int64_t cols, Fill fill) {
 struct Made {
   StoredTensor info;
   Recipe recipe;
+  bool expert = false;  // of a routed one
 };
 
 class Synthetic : public TensorSource {
@@ -104,6 +105,7 @@ class Synthetic : public TensorSource {
   Synthetic(const ModelConfig& config, uint64_t seed) : seed_(seed) {
     for_each_expected(config, config.mtp_layers > 0, [&](const Expected& x) { plan(x); });
     for (const Made& made : tensors_) index_.emplace(made.info.name, &made);
+    present_.resize(tensors_.size(), true);
     map();
   }
   Synthetic(const Synthetic&) = delete;
@@ -112,13 +114,14 @@ class Synthetic : public TensorSource {
 
   // Pieces of 1 MiB, taken from a counter; each word depends on (seed, tensor, position) only,
   // never on the thread.
-  void fill(int threads) {
+  void fill(int threads, MakeExperts experts) {
     constexpr uint64_t kPiece = 1 << 20;
     std::vector<uint64_t> first;  // first piece of each tensor
     uint64_t pieces = 0;
-    for (const Made& made : tensors_) {
+    for (size_t t = 0; t < tensors_.size(); ++t) {
       first.push_back(pieces);
-      pieces += (made.info.bytes + kPiece - 1) / kPiece;
+      present_[t] = experts == MakeExperts::kNow || !tensors_[t].expert;
+      if (present_[t]) pieces += (tensors_[t].info.bytes + kPiece - 1) / kPiece;
     }
     std::atomic<uint64_t> next{0};
     const auto work = [&] {
@@ -126,7 +129,8 @@ class Synthetic : public TensorSource {
         const auto t = static_cast<size_t>(std::upper_bound(first.begin(), first.end(), p) -
                                            first.begin() - 1);
         const uint64_t begin = (p - first[t]) * kPiece;
-        fill_range(t, begin, std::min(tensors_[t].info.bytes, begin + kPiece));
+        make(t, begin, std::min(tensors_[t].info.bytes, begin + kPiece),
+             data_ + tensors_[t].info.offset + begin);
       }
     };
     std::vector<std::thread> team;
@@ -152,24 +156,41 @@ class Synthetic : public TensorSource {
     const auto first = static_cast<uint64_t>(round_up(data - data_, kPage));
     const auto last = (static_cast<uint64_t>(data - data_) + bytes) / kPage * kPage;
     if (first < last) ::madvise(data_ + first, last - first, MADV_DONTNEED);
+    present_[tensor_at(data)] = false;
   }
   void recall(const std::byte* data, size_t) const override {
+    const size_t tensor = tensor_at(data);
+    if (!present_[tensor])
+      make(tensor, 0, tensors_[tensor].info.bytes, data_ + tensors_[tensor].info.offset);
+    present_[tensor] = true;
+  }
+  const std::byte* read(const std::byte* data, size_t bytes, std::byte* buffer) const override {
+    const size_t tensor = tensor_at(data);
+    if (present_[tensor]) return data;
+    const auto begin = static_cast<uint64_t>(data - data_) - tensors_[tensor].info.offset;
+    SPK_CHECK(begin % 8 == 0);
+    make(tensor, begin, begin + bytes, buffer);
+    return buffer;
+  }
+
+ private:
+  size_t tensor_at(const std::byte* data) const {
     const auto offset = static_cast<uint64_t>(data - data_);
     const auto it =
         std::upper_bound(tensors_.begin(), tensors_.end(), offset,
                          [](uint64_t at, const Made& made) { return at < made.info.offset; });
     SPK_CHECK(it != tensors_.begin());
-    const auto tensor = static_cast<size_t>(it - tensors_.begin()) - 1;
-    fill_range(tensor, 0, tensors_[tensor].info.bytes);
+    return static_cast<size_t>(it - tensors_.begin()) - 1;
   }
 
- private:
   TensorBytes view(const Made& made) const {
     return {&made.info, data_ + made.info.offset, &name_};
   }
 
-  void add(std::string name, StoredType type, std::vector<int64_t> shape, const Recipe& recipe) {
+  void add(std::string name, StoredType type, std::vector<int64_t> shape, const Recipe& recipe,
+           bool expert = false) {
     Made made;
+    made.expert = expert;
     made.info.name = std::move(name);
     made.info.type = type;
     made.info.bytes = static_cast<uint64_t>(stored_type_bytes(type));
@@ -210,11 +231,11 @@ class Synthetic : public TensorSource {
         scales.exponent =
             static_cast<uint8_t>(std::clamp(127 + power_for(gain, fan_in, codes.fill), 2, 250));
         add(x.name, four ? StoredType::kI8 : StoredType::kF8E4m3,
-            four ? std::vector<int64_t>{x.rows, x.cols / 2} : shape, codes);
+            four ? std::vector<int64_t>{x.rows, x.cols / 2} : shape, codes, x.expert >= 0);
         add(x.name + "_scale_inv", four ? StoredType::kU8 : StoredType::kF8E8m0,
             four ? std::vector<int64_t>{x.rows, x.cols / kGroup}
                  : std::vector<int64_t>{ceil_div(x.rows, kFp8Block), ceil_div(x.cols, kFp8Block)},
-            scales);
+            scales, x.expert >= 0);
         return;
       }
       case Format::kBf16:
@@ -256,13 +277,13 @@ class Synthetic : public TensorSource {
     data_ = static_cast<std::byte*>(data);
   }
 
-  void fill_range(size_t tensor, uint64_t begin, uint64_t end) const {
+  // Bytes [begin, end) of a tensor, from a multiple of 8 on; up to 7 more are written behind them.
+  void make(size_t tensor, uint64_t begin, uint64_t end, std::byte* out) const {
     const Made& made = tensors_[tensor];
     const uint64_t stream = mix(seed_ + kGolden * (tensor + 1));
-    std::byte* out = data_ + made.info.offset;
     for (uint64_t i = begin; i < end; i += 8) {
       const uint64_t word = shape_word(mix(stream + kGolden * (i / 8 + 1)), made.recipe);
-      std::memcpy(out + i, &word, 8);
+      std::memcpy(out + (i - begin), &word, 8);
     }
   }
 
@@ -270,16 +291,18 @@ class Synthetic : public TensorSource {
   const uint64_t seed_;
   std::vector<Made> tensors_;
   std::unordered_map<std::string_view, const Made*> index_;
+  // By tensor: its bytes are in memory. One writer: whoever loads.
+  mutable std::vector<char> present_;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<TensorSource> make_synthetic(const ModelConfig& config, uint64_t seed,
-                                             int threads) {
+std::unique_ptr<TensorSource> make_synthetic(const ModelConfig& config, uint64_t seed, int threads,
+                                             MakeExperts experts) {
   auto made = std::make_unique<Synthetic>(config, seed);
-  made->fill(std::max(1, threads));
+  made->fill(std::max(1, threads), experts);
   return made;
 }
 

@@ -17,7 +17,11 @@ namespace spk {
 // did-you-mean otherwise.
 std::string_view known_config(std::string_view name);
 
-std::unique_ptr<TensorSource> make_synthetic(const ModelConfig& config, uint64_t seed, int threads);
+// kWhenRead: routed experts, nearly all of the bytes, take memory only once recalled; read() makes
+// them where they are wanted.
+enum class MakeExperts : uint8_t { kNow, kWhenRead };
+std::unique_ptr<TensorSource> make_synthetic(const ModelConfig& config, uint64_t seed, int threads,
+                                             MakeExperts experts = MakeExperts::kNow);
 // The same names, types and shapes with zeros inside, which take no memory: for what counts bytes.
 std::unique_ptr<TensorSource> make_synthetic_sizes(const ModelConfig& config);
 

@@ -2,6 +2,7 @@
 // own header entry and its companions, never from the config's lists.
 #include "base/error.h"
 #include "base/types.h"
+#include "formats/numbers.h"
 #include "formats/untrusted.h"
 #include "model/tensor_table.h"
 
@@ -48,8 +49,8 @@ std::string formats_text(unsigned formats) {
 
 class Binder {
  public:
-  Binder(const ModelConfig& config, const TensorSource& source)
-      : config_(config), source_(source) {}
+  Binder(const ModelConfig& config, const TensorSource& source, CheckScales when)
+      : config_(config), source_(source), when_(when) {}
 
   TensorSet run() {
     if (is_empty())
@@ -327,15 +328,9 @@ class Binder {
   }
 
   bool check_scales(const TensorBytes& scales, const HostTensor& t) {
-    const int64_t count = scale_count(t.format, t.rows, t.cols);
-    int64_t bad = -1;
-    if (t.scale_type == ScaleType::kE8m0) {
-      const void* hit = std::memchr(t.scales, 255, static_cast<size_t>(count));
-      if (hit) bad = static_cast<const std::byte*>(hit) - t.scales;
-    } else {
-      for (int64_t i = 0; i < count && bad < 0; ++i)
-        if (!std::isfinite(scale_at(t, i))) bad = i;
-    }
+    if (when_ == CheckScales::kLater) return true;
+    const int64_t bad =
+        first_bad_scale(t.scale_type, t.scales, scale_count(t.format, t.rows, t.cols));
     if (bad >= 0) {
       complain(scales, "scale ", bad, ": ",
                t.scale_type == ScaleType::kE8m0
@@ -402,6 +397,7 @@ class Binder {
 
   const ModelConfig& config_;
   const TensorSource& source_;
+  CheckScales when_;
   std::string_view body_ = kBodies[0];
   std::string_view head_ = kHeads[0];
   TensorSet set_;
@@ -428,8 +424,8 @@ const BoundTensor& TensorSet::at(std::string_view name) const {
   return *found;
 }
 
-TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source) {
-  TensorSet set = Binder(config, source).run();
+TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source, CheckScales when) {
+  TensorSet set = Binder(config, source, when).run();
   std::vector<std::string> notes = implausible_experts(config, set);
   set.notes.insert(set.notes.end(), notes.begin(), notes.end());
   return set;

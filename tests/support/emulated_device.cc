@@ -2,6 +2,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/device_tools.h"
+#include "base/direct_file.h"
 #include "base/error.h"
 #include "support/emulator.h"
 
@@ -95,6 +96,26 @@ class EmulatedDevice final : public cuda::Device {
   }
   void upload(cuda::DevicePointer to, const void* from, const cuda::CopyShape& s) override {
     copy_rows(reinterpret_cast<char*>(to), static_cast<const char*>(from), s);
+  }
+  // Small readings, so that tests see tensors that are cut and ones that are read together.
+  void upload_late(std::span<const cuda::LateUpload> uploads, UploadSource& source) override {
+    constexpr size_t kMost = size_t{48} << 10;
+    std::vector<std::byte> memory(DirectFile::room(kMost) + DirectFile::kAlign);
+    const size_t before = reinterpret_cast<uintptr_t>(memory.data()) % DirectFile::kAlign;
+    std::byte* buffer = memory.data() + (DirectFile::kAlign - before);
+    for (const cuda::Reading& reading : cuda::plan_readings(uploads, source, kMost)) {
+      const std::byte* found = source.read(reading.data, reading.bytes, buffer);
+      for (const cuda::Slice& slice : reading.slices) {
+        const cuda::LateUpload& u = uploads[slice.upload];
+        StoredBytes part = u.part;
+        part.data += slice.offset;
+        part.bytes = slice.bytes;
+        const std::byte* from = found + (part.data - reading.data);
+        source.arrived(part, from);
+        copy_rows(reinterpret_cast<char*>(cuda::target_of(u, slice)),
+                  reinterpret_cast<const char*>(from), cuda::shape_of(u, slice));
+      }
+    }
   }
   void download(void* to, cuda::DevicePointer from, const cuda::CopyShape& s) override {
     copy_rows(static_cast<char*>(to), reinterpret_cast<const char*>(from), s);

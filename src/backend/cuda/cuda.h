@@ -37,6 +37,8 @@ class CudaBackend final : public Backend {
   void prepare(const ModelShape& shape) override;
   Buffer alloc(size_t bytes, std::string_view label) override;
   Weight upload(const HostTensor& tensor) override;
+  bool uploads_late() const override { return true; }
+  void finish_uploads(UploadSource& source) override;
   const Counters& counters() const override;
   double read_bandwidth() override;
 
@@ -121,6 +123,8 @@ class CudaBackend final : public Backend {
   DevicePointer work_space(size_t bytes);
   void upload_bytes(DevicePointer to, const void* from, size_t bytes);
   const gpu::StepInfo* step_info() const;
+  void late(const HostTensor& tensor, ScaleType scales, const std::byte* data, size_t bytes,
+            DevicePointer to, size_t width, size_t pitch);
 
   std::unique_ptr<Device> device_;
   BackendOptions options_;
@@ -141,6 +145,8 @@ class CudaBackend final : public Backend {
   int64_t rope_rows_ = 0;
   bool rope_ready_ = false;  // for this step
 
+  std::vector<LateUpload> late_;      // what finish_uploads() moves
+  std::vector<StoredBytes> at_once_;  // what upload() has read already
   std::vector<WeightUse> uses_;
   std::deque<std::string> names_;
   bool kernels_ready_ = false;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/sources.h"
+#include "backend/cuda/upload_plan.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -20,14 +21,6 @@ namespace spk::cuda {
 
 struct Grid {
   int64_t x = 1, y = 1, z = 1;
-};
-
-// Rows of bytes; pitches are from row to row.
-struct CopyShape {
-  size_t width = 0;
-  size_t height = 1;
-  size_t to_pitch = 0;
-  size_t from_pitch = 0;
 };
 
 using KernelId = int;
@@ -44,6 +37,9 @@ class Device {
   virtual void free(DevicePointer pointer) = 0;
   // `from` may be reused on return.
   virtual void upload(DevicePointer to, const void* from, const CopyShape& shape) = 0;
+  // All of them by several readers, each with pinned buffers and a stream of its own; returns when
+  // everything is there.
+  virtual void upload_late(std::span<const LateUpload> uploads, UploadSource& source) = 0;
   virtual void download(void* to, DevicePointer from, const CopyShape& shape) = 0;  // waits
   virtual void copy(DevicePointer to, DevicePointer from, const CopyShape& shape) = 0;
   virtual void zero(DevicePointer to, size_t bytes) = 0;

@@ -2,6 +2,7 @@
 // cache. Driver allocations happen through alloc() and at start only.
 #include "backend/cuda/catalog.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/driver_upload.h"
 #include "backend/cuda/kernel_cache.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -112,6 +113,11 @@ class DriverDevice final : public Device {
       check(d_.event_record(s.done, stream_), "cuEventRecord");
       s.busy = true;
     });
+  }
+  void upload_late(std::span<const LateUpload> uploads, UploadSource& source) override {
+    synchronize();  // the arena's zeros were written on this stream
+    cuda::upload_late(d_, context_, uploads, source);
+    enter();
   }
   void download(void* to, DevicePointer from, const CopyShape& shape) override {
     enter();
