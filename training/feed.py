@@ -1,5 +1,6 @@
 """Live data: processes that generate and pack batches, and a thread that moves them to the device ahead of time."""
 import multiprocessing
+import os
 import threading
 from queue import Queue
 
@@ -10,6 +11,7 @@ from data.mix import Mixture
 
 def produce(queue, seed, size, paths):
     torch.set_num_threads(1)
+    os.nice(10)                 # compilation at the start comes first
     for batch in Mixture(seed, **paths).batches(size):
         queue.put((batch.tokens, batch.weights, batch.positions, batch.bounds))
 

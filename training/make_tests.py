@@ -81,9 +81,10 @@ def json_answer(rng, kind, renderer):
 
 
 KINDS = {
-    "problems": (1000, number(problems.ordinary)),
+    "problems": (1000, number(lambda rng: problems.ordinary(rng, composed=0))),
+    "composed": (1000, number(lambda rng: problems.ordinary(rng, composed=1))),
     "two_step": (500, number(problems.two_step)),
-    "no_thinking": (500, number(problems.ordinary, thinking=False)),
+    "no_thinking": (500, number(lambda rng: problems.ordinary(rng, composed=0), thinking=False)),
     "hard": (2000, number(problems.hard)),
     "held_out": (500, number(lambda rng: problems.ordinary(rng, held_out=True))),
     "unseen": (500, number(problems.unseen)),

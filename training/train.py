@@ -2,8 +2,11 @@
 
     python train.py --seconds 1000 --out run --gsm8k train.jsonl --prose prose.txt
 
-The schedule is a fraction of the wall clock, so a run always completes its decay: full rate for the first 40 %, then
-linear to zero. The whole step is one CUDA graph. Rounding to FP8/MXFP4 joins the loop at --round-from.
+The schedule is a fraction of the wall clock, so a run always completes its decay: full rate for the first 40 % (--flat), then
+linear to zero. The whole step is one CUDA graph. Rounding to FP8/MXFP4 joins the loop at --round-from. A second phase goes
+on from the weights of a first one (--start) with fresh optimizer statistics and a short warm-up:
+
+    python train.py --deadline 128 --out run2 --start run/weights.pt --phase second --peak 0.5 --flat 0.2 --round-from 0 ...
 """
 import argparse
 import json
@@ -13,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from data.mix import LONGEST, MAX_DOCUMENTS
+from data.mix import LONGEST, MAX_DOCUMENTS, SHARES
 from feed import Feed
 from model.config import Config
 from model.train_form import TrainForm
@@ -21,7 +24,7 @@ from model.weights import Weights
 from optim import Optimizer
 
 BIAS_RATE = 2e-3            # per step; slower left one expert with 89 % of the tokens after 150 steps
-FLAT = 0.4
+FLAT, WARM_UP = 0.4, 20     # of the time; steps, only after --start
 
 
 class Step:
@@ -86,6 +89,13 @@ def schedule(fraction, flat=FLAT):
     return 1.0 if fraction < flat else max(0.0, (1 - fraction) / (1 - flat))
 
 
+def awaited(path):
+    """The file may still be in the making when compilation is done."""
+    while not Path(path).exists():
+        time.sleep(0.1)
+    return path
+
+
 def save(path, content):
     torch.save(content, f"{path}.part")
     os.replace(f"{path}.part", path)
@@ -93,7 +103,9 @@ def save(path, content):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, required=True, help="of training, compilation not counted")
+    span = parser.add_mutually_exclusive_group(required=True)
+    span.add_argument("--seconds", type=float, help="of training, compilation not counted")
+    span.add_argument("--deadline", type=float, help="seconds from the start of the program, compilation counted")
     parser.add_argument("--out", required=True)
     parser.add_argument("--gsm8k")
     parser.add_argument("--prose")
@@ -105,6 +117,11 @@ def parse():
     parser.add_argument("--round-from", type=float, default=0.6, help="fraction of the time; above 1 never")
     parser.add_argument("--steps", type=int, default=0, help="stop after this many steps, for rehearsals")
     parser.add_argument("--resume", help="state file to go on from, with its clock")
+    parser.add_argument("--start", help="weights to go on from, with a new clock")
+    parser.add_argument("--phase", choices=list(SHARES), default="first", help="shares of the kinds of text")
+    parser.add_argument("--peak", type=float, default=1.0, help="factor on both rates")
+    parser.add_argument("--flat", type=float, default=FLAT, help="fraction of the time at the full rate")
+    parser.add_argument("--keep-at", type=float, default=2, help="fraction of the time at which weights are also written")
     parser.add_argument("--compile", action="store_true", help="compile also on the CPU")
     return parser.parse_args()
 
@@ -114,9 +131,10 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    feed = Feed(device, options.tokens, options.seed, options.workers, dict(gsm8k=options.gsm8k, prose=options.prose))
-    torch._dynamo.config.cache_size_limit = 64
     began = time.time()
+    feed = Feed(device, options.tokens, options.seed, options.workers,
+                dict(gsm8k=options.gsm8k, prose=options.prose, phase=options.phase))
+    torch._dynamo.config.cache_size_limit = 64
     step = Step(options, device)
     feed.start()
     step.load(feed.next())
@@ -133,7 +151,11 @@ def main():
         saved = torch.load(options.resume, map_location=device, weights_only=True)
         step.load_state(saved["state"])
         spent, count = saved["spent"], saved["count"]
+    if options.start:
+        step.weights.load_state(torch.load(awaited(options.start), map_location=device, weights_only=True))
     print(f"ready after {time.time() - began:.1f} s", flush=True)
+    if options.deadline:
+        options.seconds = max(1.0, options.deadline - (time.time() - began))
     train(options, step, feed, out, spent, count)
     feed.stop()
 
@@ -148,16 +170,17 @@ def reset(optimizer):
 
 
 def train(options, step, feed, out, spent, count):
-    start, log, shown, saved_at = time.time() - spent, open(out / "log.jsonl", "a"), 0.0, time.time()
+    start, log, shown, saved_at, kept = time.time() - spent, open(out / "log.jsonl", "a"), 0.0, time.time(), False
     while True:
         now = time.time() - start
         fraction = now / options.seconds
         if fraction >= 1 or options.steps and count >= options.steps:
             break
         step.load(feed.next())
-        step.optimizer.scale.fill_(schedule(fraction))
+        rate = options.peak * schedule(fraction, options.flat)
+        step.optimizer.scale.fill_(rate * min(1, (count + 1) / WARM_UP) if options.start else rate)
         step.rounding.fill_(fraction >= options.round_from)
-        step.bias_scale.fill_(schedule(fraction))
+        step.bias_scale.fill_(rate)
         step()
         count += 1
         if count % 20 == 0:
@@ -170,7 +193,10 @@ def train(options, step, feed, out, spent, count):
                 shown = now
                 print(f"{count} {now:.0f}s {count * options.tokens / max(now, 1) / 1e3:.0f}K/s loss {report[0]:.4f} draft {report[1]:.4f} "
                       f"hits {' '.join(f'{h:.3f}' for h in report[2:])} load {max(row['peak_load']):.2f} queue {row['waiting']}", flush=True)
-        if time.time() - saved_at > 120:
+        if fraction >= options.keep_at and not kept:
+            kept = True
+            save(out / "weights.pt", step.weights.state())
+        if time.time() - saved_at > 120 and not options.deadline:
             saved_at = time.time()
             save(out / "state.pt", dict(state=step.state(), spent=now, count=count))
     save(out / "weights.pt", step.weights.state())

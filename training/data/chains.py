@@ -5,8 +5,8 @@ of any length can be told; `size` sets how large the numbers are.
 """
 from fractions import Fraction
 
-from . import arithmetic, words
-from .family import Problem, spin, with_distractors, wording
+from . import arithmetic, phrases_chains, words
+from .family import COMPOSED, HELD_OUT, Problem, spin, with_distractors, wording
 
 # Wordings by kind of event. {k} is its number, {j} how often, {n} the person, {it} the things.
 ITEM_EVENTS = {
@@ -46,7 +46,16 @@ SCENARIOS = {
 }
 
 
-def pick(rng, wordings, held_out):
+MORE = {scenario: (
+    {kind: phrases_chains.More(phrases_chains.EVENTS[scenario][kind], wordings[HELD_OUT]) for kind, wordings in events.items()},
+    phrases_chains.More(phrases_chains.OPENINGS[scenario], openings[HELD_OUT]),
+    phrases_chains.More(phrases_chains.ENDINGS[scenario], endings[HELD_OUT]))
+    for scenario, (events, openings, endings, _) in SCENARIOS.items()}
+
+
+def pick(rng, wordings, more, held_out, composed):
+    if composed and not held_out and rng.random() < composed:
+        return more.draw(rng)
     return spin(rng, wording(rng, wordings, held_out))
 
 
@@ -88,8 +97,9 @@ def event(rng, kind, value, size):
     return env, lines, env["x"]
 
 
-def story(rng, scenario, steps, size, held_out=False, distractors=0):
+def story(rng, scenario, steps, size, held_out=False, distractors=0, composed=COMPOSED):
     events, openings, endings, closing = SCENARIOS[scenario]
+    more_events, more_openings, more_endings = MORE[scenario]
     kinds = ["+", "-", "+", "-", "*", "/", "%", "each", "each-"]
     name, items = rng.choice(words.NAMES), rng.choice(words.ITEMS)
     value = Fraction(rng.randint(max(4, size // 20), size))
@@ -100,9 +110,9 @@ def story(rng, scenario, steps, size, held_out=False, distractors=0):
         if made is None or len(lines) + len(made[1]) > steps + 1:
             continue
         env, worked, value = made
-        texts.append(pick(rng, events[kind], held_out).format(
+        texts.append(pick(rng, events[kind], more_events[kind], held_out, composed).format(
             n=name, it=items, k=arithmetic.text(env["k"]), j=arithmetic.text(env.get("j", 0))))
         lines += worked
     fill = dict(n=name, it=items, s=arithmetic.text(start), t=arithmetic.text(value))
-    question = " ".join([pick(rng, openings, held_out).format(**fill), *texts, pick(rng, endings, held_out).format(**fill)])
+    question = " ".join([pick(rng, openings, more_openings, held_out, composed).format(**fill), *texts, pick(rng, endings, more_endings, held_out, composed).format(**fill)])
     return Problem(with_distractors(rng, question, distractors), lines, arithmetic.text(value), closing.format(**fill), scenario, len(lines))

@@ -16,6 +16,8 @@ POOLS = {"name": words.NAMES, "items": words.ITEMS, "goods": words.GOODS, "food"
          "place": words.PLACES, "shop": words.SHOPS, "job": words.JOBS, "color": words.COLORS,
          "vehicle": words.VEHICLES, "city": words.CITIES}
 HELD_OUT = -2               # neither the plainest nor the oddest wording
+COMPOSED = 0.75             # share of training texts put together from parts, where a family has parts
+START = re.compile(r"^[a-z]|(?<=[.?!] )[a-z]")
 CHOICE = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
 
@@ -37,6 +39,7 @@ class Family:
     wordings: list
     closing: str
     codes: dict = field(default_factory=dict)
+    parts: object = None           # phrases.Parts: wordings put together from independent parts
 
 
 FAMILIES = {}
@@ -128,11 +131,15 @@ def with_distractors(rng, question, count):
     return " ".join(sentences)
 
 
-def expand(rng, family, held_out=False, distractors=0):
+def expand(rng, family, held_out=False, distractors=0, composed=COMPOSED):
     env, lines = draw_values(rng, family)
     texts = shown(env)
-    question = spin(rng, wording(rng, family.wordings, held_out)).format(**texts)
-    question = question[0].upper() + question[1:]
+    if family.parts and composed and not held_out and rng.random() < composed:
+        texts.update(family.parts.words(rng))
+        text = family.parts.compose(rng)
+    else:
+        text = spin(rng, wording(rng, family.wordings, held_out))
+    question = START.sub(lambda m: m.group().upper(), text.format(**texts))
     worked = [f"{spin(rng, label).format(**texts)}: {line}" for label, line in lines]
     answer = texts[family.steps[-1][0]]
     closing = spin(rng, family.closing).format(**texts)

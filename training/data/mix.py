@@ -20,22 +20,24 @@ class Batch:
     bounds: np.ndarray      # [MAX_DOCUMENTS + 1] int32, padded with T: empty documents
 
 
-class Mixture:
-    """Shares are of samples, not tokens: look-up texts are forty times longer than word problems."""
+# Of samples, not tokens: look-up texts are forty times longer than word problems. "second" is the phase that teaches many
+# wordings: about half of its tokens are word problems.
+SHARES = {
+    "first": dict(problem=62, hard=12, tool=8, talk=9, copy=3.5, json=6, short_lookup=3, middle_lookup=0, long_lookup=0.55,
+                  other_scripts=2, gsm=2.5, passage=1.5),
+    "second": dict(problem=110, hard=16, tool=4.5, talk=6, copy=3, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.7,
+                   other_scripts=1, gsm=1, passage=0.5),
+}
 
-    def __init__(self, seed, gsm8k=None, prose=None, folder=None):
+
+class Mixture:
+    def __init__(self, seed, gsm8k=None, prose=None, folder=None, phase="first"):
         self.rng = random.Random(seed)
         self.renderer = Renderer(folder) if folder else Renderer()
         self.gsm8k = Gsm8k(gsm8k) if gsm8k else None
         self.prose = Prose(prose) if prose else None
-        self.kinds = {
-            self.problem: 62, self.hard: 12, self.tool: 8, self.talk: 9, self.copy: 3.5, self.json: 6,
-            self.short_lookup: 3, self.long_lookup: 0.55, self.other_scripts: 2,
-        }
-        if self.gsm8k:
-            self.kinds[lambda: self.gsm8k.sample(self.rng)] = 2.5
-        if self.prose:
-            self.kinds[lambda: dict(raw=self.prose.passage(self.rng, self.rng.randint(200, 1500)))] = 1.5
+        self.kinds = {getattr(self, kind): share for kind, share in SHARES[phase].items()
+                      if share and (self.gsm8k or kind != "gsm") and (self.prose or kind != "passage")}
 
     def problem(self):
         return problems.sample(self.rng, problems.ordinary(self.rng), thinking=self.rng.random() < 0.78)
@@ -61,8 +63,17 @@ class Mixture:
     def short_lookup(self):
         return lookup.sample(self.rng, self.rng.randint(200, 3000), self.rng.randint(1, 6), self.prose and self.prose.sentence)
 
+    def middle_lookup(self):
+        return lookup.sample(self.rng, self.rng.randint(4000, 10000), self.rng.randint(2, 6), self.prose and self.prose.sentence)
+
     def long_lookup(self):
         return lookup.sample(self.rng, self.rng.randint(3000, 26500), self.rng.randint(6, 16), self.prose and self.prose.sentence)
+
+    def gsm(self):
+        return self.gsm8k.sample(self.rng)
+
+    def passage(self):
+        return dict(raw=self.prose.passage(self.rng, self.rng.randint(200, 1500)))
 
     def documents(self):
         kinds, shares = list(self.kinds), list(self.kinds.values())

@@ -1,6 +1,7 @@
 """Draws word problems: ordinary, hard, held-out wordings, unseen families; and turns one into a chat sample."""
 from . import chains, families_goods, families_measure, families_money, families_people, families_unseen  # noqa: F401
-from .family import FAMILIES, expand
+from . import phrases_goods, phrases_measure, phrases_money, phrases_people  # noqa: F401
+from .family import COMPOSED, FAMILIES, expand
 
 UNSEEN = families_unseen.UNSEEN
 KNOWN = [name for name in FAMILIES if name not in UNSEEN]
@@ -9,18 +10,19 @@ HARD_SIZE = 3000          # largest starting numbers in training
 HARD_TEST_SIZE = 6000     # of the hard set: chosen so that ling-nano scores between 50 and 90 % and a loss would show
 
 
-def ordinary(rng, held_out=False):
+def ordinary(rng, held_out=False, composed=COMPOSED):
+    """`composed`: share of texts put together from parts; with 0 only the whole wordings of the families."""
     distractors = rng.choice((0, 0, 0, 1))
     if rng.random() < 0.3:
         size = rng.choice((20, 60, 100, 300, 900))
-        return chains.story(rng, rng.choice(SCENARIOS), rng.randint(1, 5), size, held_out, distractors)
-    return expand(rng, FAMILIES[rng.choice(KNOWN)], held_out, distractors)
+        return chains.story(rng, rng.choice(SCENARIOS), rng.randint(1, 5), size, held_out, distractors, composed)
+    return expand(rng, FAMILIES[rng.choice(KNOWN)], held_out, distractors, composed)
 
 
 def two_step(rng):
-    """The easiest figure of the card: known families of exactly two steps."""
+    """The easiest figure of the card: known families of exactly two steps, whole wordings."""
     while True:
-        problem = expand(rng, FAMILIES[rng.choice(KNOWN)])
+        problem = expand(rng, FAMILIES[rng.choice(KNOWN)], composed=0)
         if problem.steps == 2:
             return problem
 

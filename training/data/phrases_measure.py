@@ -1,0 +1,70 @@
+"""Parts of the families about time, distance, weight, area, age and averages."""
+from .phrases import say
+
+UNIT = ["km", "kilometers", "miles"]
+say("distance", ["a {v} [goes|travels|drives|moves|makes] {s} {z} <hour>|the speed of a {v} is {s} {z} <hour>|[each|every] hour a {v} [goes|makes|covers] {s} {z}|a {v} has a speed of {s} {z} <hour>",
+                 "it [goes|travels|drives|moves|is on the way] [for |]{h} hours|the [trip|way|ride] takes {h} hours|it needs {h} hours|this lasts {h} hours"],
+    "how far [does it go|is that|is the way|does it come]|how many {z} [is that|are that|does it go|does it make]|what [is the distance|way does it make]|<find> the distance", z=UNIT, free=True)
+say("two_speeds", ["[first |]a {v} [goes|travels|drives|moves] [for |]{h} hours at {s} {z} <hour>|[for|during] {h} hours a {v} [goes|makes|covers] {s} {z} <hour>|a {v} [goes|makes] {s} {z} <hour> for {h} hours",
+                   "[then|after that|later|next] it [goes|travels|drives|moves] [for |]{g} hours at {r} {z} <hour>|[for|during] {g} [more |]hours it [goes|makes|covers] {r} {z} <hour>|it [goes|makes] {r} {z} <hour> for {g} hours [then|after that|]"],
+    "how far [does it go|is that|does it come] [<total>|]|how many {z} [is that|are that|does it go] [<total>|]|what is the [whole|total] [distance|way]|<find> the [whole|total] distance", z=UNIT)
+say("travel_time", ["a {v} [has to go|must go|wants to go|travels|drives] {d} {z}|the [way|trip|road|distance] is {d} {z}[| long]|{d} {z} [lie ahead|are to go|must be driven]|it is {d} {z} to the next town",
+                    "[it|the {v}] [goes|makes|drives|covers|moves at] {s} {z} <hour>|the speed [of the {v} |]is {s} {z} <hour>|[each|every] hour the {v} [goes|makes] {s} {z}|a {v} goes {s} {z} <hour>"],
+    "how many hours [does it take|are needed|does it need|does the {v} need|is that|does the {v} take]|how long does [it|the trip|the {v}] [take|need]|<find> the [hours|time]|after how many hours is it there", z=UNIT, free=True)
+say("minutes", ["{n} [works|reads|plays|sleeps|walks|sings] [for |]{h} hours and {m} minutes|a [trip|game|film|lesson|flight] [takes|lasts|is] {h} hours and {m} minutes|it takes {n} {h} hours and {m} minutes|{n} [waits|needs] {h} hours and {m} minutes"],
+    "how many minutes [is that|are that|is it|are these|does it take] [<total>|]|what is that in minutes|<find> the [minutes|time in minutes]|how much is it in minutes")
+say("daily_minutes", ["{n} [practices|runs|reads|sings|walks|swims|trains] {a} minutes <day>|[each|every] day {n} [practices|runs|reads|walks|swims] [for |]{a} minutes|{n} [spends|needs|uses] {a} minutes <day> [on music|for sport|on a book]|a [lesson|walk] of {n} takes {a} minutes <day>",
+                      "{n} does [so|this|that] for {d} days|this goes on for {d} days|{d} days [pass|go by]|it lasts {d} days"],
+    "how many hours [is that|are that|is it|does {n} spend|are these] [<total>|in {d} days|]|what is that in hours|<find> the [hours|time in hours]|how much is it in hours")
+say("trips", ["the {p} is {d} {z} [from the home of {n}|away|from home]|it is {d} {z} from the home of {n} to the {p}|the [way|road] to the {p} is {d} {z}[| long]|{n} lives {d} {z} from the {p}",
+              "{n} [goes|drives|walks|rides] there and back {w} times <week>|{n} makes {w} round trips <week>|{w} times <week> {n} [goes|drives|walks] there and back|{w} days <week> {n} goes there and back",
+              "{n} does [so|this|that] for {k} weeks|this goes on for {k} weeks|{k} weeks [pass|go by]|it lasts {k} weeks"],
+    "how many {z} [is that|are that|does {n} go|does {n} make|are these] [<total>|in {k} weeks|]|how far does {n} go [<total>|in {k} weeks]|what is the [whole|total] way|<find> the [whole|total] way", z=UNIT)
+say("area", ["[a|the] [garden|room|field|wall|table|yard] [of {n} |][is|measures] {a} [by|times] {b} {z}|{n} [has|owns|cleans|buys] a [room|field|garden|floor|yard|wall] of {a} by {b} {z}|a [garden|room|field|wall] is {a} {z} long and {b} {z} wide|a rectangle [has|with] [sides of|the sides] {a} and {b} {z}"],
+    "what is [its|the] area|how [large|big] is it|how many square {z} [is that|is it|are that|does it have]|<find> [its|the] area", z=["meters", "feet", "units", "yards"])
+say("fence", ["[a|the] [garden|field|yard|park] [of {n} |][is|measures] {a} by {b} meters|{n} [has|owns] a [field|garden|yard] of {a} by {b} meters|a [garden|field|yard] is {a} meters long and {b} meters wide|the [length|long side] of a yard is {a} meters and the [width|short side] {b} meters",
+              "a fence costs ${c} [a meter|per meter|for each meter|for one meter]|[each|every|one] meter of fence <cost> ${c}|{n} [pays|buys a fence for] ${c} per meter [of fence|]",
+              "{n} [puts|wants|builds] a fence all around[| it]|it [gets|needs] a fence all around|the fence goes all around"],
+    "<howmuch> [does the fence cost|does {n} pay|is that|is the fence]|what [does the fence cost|is the cost|is the price of the fence]|<find> the cost [of the fence|]")
+say("tiles", ["[a|the] [floor|room|kitchen|hall] [of {n} |][is|measures] {a} by {b} meters|{n} [has|tiles|works on] a [room|floor|kitchen] of {a} by {b} meters|a [floor|room] is {a} meters long and {b} meters wide",
+              "[each|every|one] square meter [needs|takes|gets|has] {k} tiles|{k} tiles [go on|are needed for|cover] [each|one|every] square meter|there are {k} tiles [per|on each] square meter",
+              "[one|a|each|every] tile <cost> ${c}|{n} pays ${c} for [one|each|every] tile|tiles cost ${c} <each>"],
+    "<howmuch> [do the tiles cost|does {n} pay|is that|are all tiles]|what [do the tiles cost|do all tiles cost|is the cost]|<find> the cost [of the tiles|]", free=True)
+say("weights", ["{n} [has|buys|carries|loads|orders] {a} [bags|sacks] of {f} [of|with|at] {p} kg each|there are {a} [bags|sacks] of {f}, each of {p} kg|{a} [bags|sacks] of {f} [weigh|have] {p} kg each|[each|every one] of {a} [bags|sacks] of {f} weighs {p} kg",
+                "{n} [has|buys|carries|loads|orders] {b} [bags|sacks] of {g} [of|with|at] {q} kg each|there are {b} [bags|sacks] of {g}, each of {q} kg|{b} [bags|sacks] of {g} [weigh|have] {q} kg each|[each|every one] of {b} [bags|sacks] of {g} weighs {q} kg"],
+    "how many kg [is that|are that|is it|are there|does {n} have] [<total>|]|how much do [all|they|the bags] weigh [<total>|]|what is the [whole |total ]weight|<find> the [whole|total] weight", free=True)
+say("grams", ["{n} [has|buys|brings|gets] {a} [kg|kilograms] of {f}|there [is|are] {a} [kg|kilograms] of {f}|a [bag|sack|box] [has|holds] {a} [kg|kilograms] of {f}",
+              "{n} [uses|takes|eats|sells|takes out|needs] {g} [grams|g]|{g} [grams|g] [are|get] [used|taken out|sold|lost|eaten]|{g} [grams|g] of it are [used|gone]"],
+    "how many grams [<left>|does {n} have left|are there now]|what is left in grams|<find> the [grams left|rest in grams]|how many g <left>")
+say("liters", ["[a tank|a barrel|a pot|{n}] [has|holds] {a} liters[| of water| of juice| of milk]|there are {a} liters [of water|of juice|of milk] in a [tank|barrel|pot]|{n} [buys|makes] {a} liters of [juice|milk|water]",
+               "{n} [fills|pours] {k} [bottles|glasses|cups|jars] of {m} ml[| each]|{k} [bottles|glasses|cups|jars] of {m} ml are [filled|poured|taken out]|{n} takes {k} times {m} ml[| out]|[each|every one] of {k} [people|guests|<kids>] [drinks|gets] {m} ml"],
+    "how many [ml|milliliters] <left>|how many ml [does {n} have left|are there now|are still there]|what is left in ml|<find> the [ml left|rest in ml]")
+say("recipe", ["a [recipe|plan] for {s} {it} [needs|takes|uses|asks for] {c} cups of {f}|{n} [uses|takes|needs] {c} cups of {f} for {s} {it}|[to make|making] {s} {it} takes {c} cups of {f}|{c} cups of {f} [are enough|are used] for {s} {it}|{s} {it} need {c} cups of {f}",
+               "{n} [wants to make|makes|plans|bakes] {d}[| {it}]|{d} {it} are [needed|wanted|ordered]|{n} needs {d} {it}"],
+    "how many cups [of {f} |][are needed|does {n} need|is that|must {n} take|go in]|<find> the [number of |]cups|what number of cups [is needed|does {n} need]|how much {f} in cups is needed")
+say("tank", ["[a tank|a pool|a barrel|a pond] [of {n} |][has|holds|starts with] {s} liters|there are {s} liters in [a tank|a pool|a barrel] [of {n}|]|{n} has a [tank|pool|barrel] with {s} liters",
+             "a [pipe|pump|hose] [adds|brings|puts in] {r} liters <minute> for {m} minutes|[for|during] {m} minutes {r} liters [flow in|are added|come in|run in] <minute>|{n} [adds|fills in] {r} liters <minute> for {m} minutes|[each|every] minute {r} liters come in, for {m} minutes",
+             "{o} liters [are used|leak out|flow out|are lost|are taken out]|{n} [uses|takes|takes out|pours away] {o} liters|it loses {o} liters"],
+    "how many liters [are there|are in it|does it hold|<left>] [now|then|in the end|]|how much [water |][is in it|is there] [now|then|]|<find> the liters [left|in it]|what is in it <now>")
+say("age_now", ["{n} is {a}[| years old]|the age of {n} is {a}[| years]|{n} has lived {a} years", "{m} is {k} times as old[| as {n}]|the age of {m} is {k} times [that|as much|the age of {n}]|{m} has {k} times the age of {n}|{m} is as old as {k} times {n}"],
+    "how old [will {m} be|is {m}] in {y} years|how old is {m} after {y} years|what [is|will be] the age of {m} [in|after] {y} years|<find> the age of {m} [in|after] {y} years", free=True)
+say("age_sum", ["{n} is {a}[| years old]|the age of {n} is {a}[| years]|{n} has lived {a} years", "{m} is {d} years older[| than {n}]|the age of {m} is {d} [more|years more]|{m} is older [than {n} |]by {d} years|{m} is ahead of {n} by {d} years"],
+    "how old are [they|both|the two] together in {y} years|what is [their sum|the sum of the ages|the sum of both ages] [in|after] {y} years|<find> the sum of [their|both] ages [in|after] {y} years|in {y} years, how old are [they|both] together|what is their age together {y} years later")
+say("average", ["{n} [scored|got|has|wrote|had] {a}, {b} and {c}[| points| in three tests| in three games]|the [numbers|scores|results|points] [of {n} |][are|were] {a}, {b} and {c}|[in three tests|on three days|in three games] {n} [got|scored|had] {a}, {b} and {c}|three [games|tests|days] [brought|gave] {n} {a}, {b} and {c}"],
+    "what is the [average|mean|average score|mean score|average number]|how [many|much] is [that|it] on average|<find> the [average|mean]|what [average|mean] is that")
+say("average_four", ["{n} [made|sold|counted|picked|found] {a}, {b}, {c} and {d} {it}|on four days {n} [made|sold|counted|picked] {a}, {b}, {c} and {d} {it}|the [numbers|counts|results] of four days [are|were] {a}, {b}, {c} and {d}|four <box> [hold|have] {a}, {b}, {c} and {d} {it}|[there are four numbers,|the four numbers are] {a}, {b}, {c} and {d}"],
+    "what is the [average|mean|average number|mean number]|how many is [that|it] on average|<find> the [average|mean] [number|]|what [average|mean] is that|how many {it} [is that|are that] on average")
+say("missing_score", ["{n} [scored|got|has|wrote] {a} and {b} in two [tests|games]|[two|the first two] [scores|results|tests|games] [of {n} |][are|were|brought] {a} and {b}|{n} has {a} and {b} [points |][so far|already|]",
+                      "{n} wants an average of {g} [in three tests|over three games|in all three]|the [average|mean] of all three [is|should be|must be] {g}|[after|with] the third the [average|mean] [is|should be|must be] {g}"],
+    "what [must|should] the third [score |one |]be|how many points [must {n} get|are needed] [in the third|next|in the third game]|what is the third [score|one|result]|<find> the third [score|result]|what does {n} need in the third [test|game]", free=True)
+say("machine", ["[a|each|one|every] [machine|worker|baker|printer] [makes|packs|paints|prints] {a} {it} <hour>|[each|every] hour a [machine|worker|baker] [makes|packs|paints] {a} {it}|a [machine|worker] [is able to make|can make] {a} {it} <hour>",
+                "there are {m} of them|{m} of them work|{n} [has|uses|buys] {m} of them|a [factory|shop] has {m} of them", "they [work|run] [for |]{h} hours|the work takes {h} hours|it goes on for {h} hours"],
+    "how many {it} [are made|do they make|is that|come out|are there] [<total>|]|<find> the number of {it}|what is the number of {it}|how many {it} [are ready|do all make] after {h} hours")
+say("rate_finish", ["{n} [must|has to|wants to] [pack|paint|wash|make|sort] {w} {it}|{w} {it} [must be|have to be|are to be] [packed|painted|washed|made|sorted]|the [job|task|order] of {n} is {w} {it}",
+                    "{d} [of them |][are|were] [done|ready|finished][| already]|{n} has [done|made|finished] {d}[| already| of them]|{d} [of them |]are ready",
+                    "{n} [does|makes|manages|gets done|finishes] {a} <hour>|[each|every] hour {n} [does|makes|finishes] {a}|{a} [are done|get ready|are finished] <hour>|the [pace|speed] is {a} <hour>"],
+    "how many [more |]hours [does it take|are needed|does {n} need|must {n} work|will it take]|how long does [{n}|the rest] [still |][need|take]|<find> the hours [left|needed]|how many hours <left>", free=True)
+say("temperature", ["[in {c} it is|it is|it was|in {c} it was] {a} degrees[| in the morning| at dawn]|the [temperature|thermometer] in {c} [is|shows|was|starts at] {a}[| degrees]|the day in {c} [starts|began] with {a} degrees",
+                    "it [rises|goes up|climbs|gets warmer|rose] by {r}[| degrees]|[by noon|then] it [rises|climbs|gets warmer] by {r}[| degrees]|it becomes {r} degrees warmer|it gains {r} degrees",
+                    "[then |]it [falls|drops|sinks|gets colder|goes down] by {f}[| degrees]|[by night|later] it [falls|drops|sinks] by {f}[| degrees]|it becomes {f} degrees colder|it loses {f} degrees"],
+    "how many degrees [is it|are there] [now|then|in the end|at night|in the evening]|what is [it|the temperature] [now|then|in the end|in the evening|at night]|<find> the temperature [now|in the end|at night]|what does the thermometer [show|say] [now|then]")
