@@ -85,8 +85,8 @@ class Step:
         self.optimizer.load_state(state["optimizer"])
 
 
-def schedule(fraction, flat=FLAT):
-    return 1.0 if fraction < flat else max(0.0, (1 - fraction) / (1 - flat))
+def schedule(fraction, flat=FLAT, end=0.0):
+    return 1.0 if fraction < flat else max(0.0, end + (1 - end) * (1 - fraction) / (1 - flat))
 
 
 def awaited(path):
@@ -121,6 +121,7 @@ def parse():
     parser.add_argument("--phase", choices=list(SHARES), default="first", help="shares of the kinds of text")
     parser.add_argument("--peak", type=float, default=1.0, help="factor on both rates")
     parser.add_argument("--flat", type=float, default=FLAT, help="fraction of the time at the full rate")
+    parser.add_argument("--end-rate", type=float, default=0, help="share of the full rate that is left at the end")
     parser.add_argument("--keep-at", type=float, default=2, help="fraction of the time at which weights are also written")
     parser.add_argument("--compile", action="store_true", help="compile also on the CPU")
     return parser.parse_args()
@@ -177,7 +178,7 @@ def train(options, step, feed, out, spent, count):
         if fraction >= 1 or options.steps and count >= options.steps:
             break
         step.load(feed.next())
-        rate = options.peak * schedule(fraction, options.flat)
+        rate = options.peak * schedule(fraction, options.flat, options.end_rate)
         step.optimizer.scale.fill_(rate * min(1, (count + 1) / WARM_UP) if options.start else rate)
         step.rounding.fill_(fraction >= options.round_from)
         step.bias_scale.fill_(rate)

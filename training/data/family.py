@@ -16,7 +16,8 @@ POOLS = {"name": words.NAMES, "items": words.ITEMS, "goods": words.GOODS, "food"
          "place": words.PLACES, "shop": words.SHOPS, "job": words.JOBS, "color": words.COLORS,
          "vehicle": words.VEHICLES, "city": words.CITIES}
 HELD_OUT = -2               # neither the plainest nor the oddest wording
-COMPOSED = 0.75             # share of training texts put together from parts, where a family has parts
+COMPOSED = 0.8              # share of training texts put together from parts, where a family has parts
+COMPACT = 0.45              # share of those that hold several facts in one clause
 START = re.compile(r"^[a-z]|(?<=[.?!] )[a-z]")
 CHOICE = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
@@ -40,6 +41,7 @@ class Family:
     closing: str
     codes: dict = field(default_factory=dict)
     parts: object = None           # phrases.Parts: wordings put together from independent parts
+    compact: object = None         # compact.Compact: several facts in one clause
 
 
 FAMILIES = {}
@@ -135,8 +137,11 @@ def expand(rng, family, held_out=False, distractors=0, composed=COMPOSED):
     env, lines = draw_values(rng, family)
     texts = shown(env)
     if family.parts and composed and not held_out and rng.random() < composed:
-        texts.update(family.parts.words(rng))
-        text = family.parts.compose(rng)
+        if family.compact and rng.random() < COMPACT:
+            text = family.compact.draw(rng)
+        else:
+            texts.update(family.parts.words(rng))
+            text = family.parts.compose(rng)
     else:
         text = spin(rng, wording(rng, family.wordings, held_out))
     question = START.sub(lambda m: m.group().upper(), text.format(**texts))

@@ -27,6 +27,8 @@ SHARES = {
                   other_scripts=2, gsm=2.5, passage=1.5),
     "second": dict(problem=110, hard=16, tool=4.5, talk=6, copy=3, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.7,
                    other_scripts=1, gsm=1, passage=0.5),
+    "third": dict(problem=120, hard=18, tool=6.5, talk=6, copy=3.2, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.7,
+                  other_scripts=1, gsm=1, passage=0.5),
 }
 
 

@@ -1,6 +1,7 @@
 """Draws word problems: ordinary, hard, held-out wordings, unseen families; and turns one into a chat sample."""
 from . import chains, families_goods, families_measure, families_money, families_people, families_unseen  # noqa: F401
 from . import phrases_goods, phrases_measure, phrases_money, phrases_people  # noqa: F401
+from . import compact_goods, compact_measure, compact_money, compact_people  # noqa: F401
 from .family import COMPOSED, FAMILIES, expand
 
 UNSEEN = families_unseen.UNSEEN
