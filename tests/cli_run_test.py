@@ -108,7 +108,7 @@ def test_streamed_text_is_the_text_of_json(sparkling, ask):
 
 
 def test_same_seed_same_text_and_a_drawn_seed_repeats_it(ask):
-    given = ["-p", PROMPT, "--temperature", 1.5, "--max-tokens", 24]
+    given = ["-p", PROMPT, "--temperature", 3, "--max-tokens", 24]      # high: ling-nano is sure of itself
     first = ask(*given, "--seed", 11)
     assert ask(*given, "--seed", 11)["tokens"] == first["tokens"]
     assert any(ask(*given, "--seed", seed)["tokens"] != first["tokens"] for seed in range(12, 16))

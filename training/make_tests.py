@@ -1,5 +1,5 @@
 """Writes the fixed-seed test sets, one JSONL file per kind. No item can occur in training except by chance: other seeds,
-and the held-out and unseen sets use texts that training never draws.
+and the held-out, fresh and unseen sets use texts that training never draws.
 
     python make_tests.py --out tests --count 50          (default: the counts of the model card)
     python make_tests.py --out fresh --count 1000 --seed 31337 --kinds problems held_out
@@ -13,10 +13,11 @@ import json
 import random
 from pathlib import Path
 
-from data import chat, copying, json_answers, lookup, problems, tools
+from data import chat, copying, fresh, json_answers, lookup, problems, tools
 from data.render import Renderer
 
 SEED = 2026
+HARD_COMPOSED = 0.75        # a constant, so that the set stays the same when training draws another share
 
 
 def item(sample, kind, check, answer):
@@ -27,20 +28,25 @@ def item(sample, kind, check, answer):
 
 
 def number(draw, thinking=True):
-    def make(rng, kind, renderer):
+    def make(rng, index, kind, renderer):
         problem = draw(rng)
         return item(problems.sample(rng, problem, thinking), kind, "number", problem.answer)
     return make
 
 
+def fresh_wording(rng, index, kind, renderer):
+    problem = fresh.problem(rng, index)
+    return item(problems.sample(rng, problem), kind, "number", problem.answer)
+
+
 def content(draw):
-    def make(rng, kind, renderer):
+    def make(rng, index, kind, renderer):
         sample = draw(rng)
         return item(sample, kind, "exact", sample["messages"][-1]["content"])
     return make
 
 
-def tool_call(rng, kind, renderer):
+def tool_call(rng, index, kind, renderer):
     sample = tools.sample(rng)
     calls = [m for m in sample["messages"] if m.get("tool_calls")]
     if not calls:
@@ -49,14 +55,14 @@ def tool_call(rng, kind, renderer):
     return item(asked, kind, "calls", [c["function"] for c in calls[0]["tool_calls"]])
 
 
-def tool_answer(rng, kind, renderer):
+def tool_answer(rng, index, kind, renderer):
     sample = tools.sample(rng, calls=rng.choice((1, 1, 1, 2, 2, 3)))
     return item(sample, kind, "exact", sample["messages"][-1]["content"])
 
 
 def look_up(tokens):
     """One question about a text whose whole prompt has `tokens` tokens, give or take 3 %."""
-    def make(rng, kind, renderer):
+    def make(rng, index, kind, renderer):
         characters = tokens * 4
         while True:
             sample = lookup.sample(rng, characters, 1)
@@ -67,7 +73,7 @@ def look_up(tokens):
     return make
 
 
-def copy(rng, kind, renderer):
+def copy(rng, index, kind, renderer):
     while True:
         sample = copying.sample(rng, 150, 950, thinking=False)
         answer = sample["messages"][-1]["content"]
@@ -75,7 +81,7 @@ def copy(rng, kind, renderer):
             return item(sample, kind, "exact", answer)
 
 
-def json_answer(rng, kind, renderer):
+def json_answer(rng, index, kind, renderer):
     sample = json_answers.sample(rng)
     return item(sample, kind, "json", json.loads(sample["messages"][-1]["content"]))
 
@@ -85,8 +91,9 @@ KINDS = {
     "composed": (1000, number(lambda rng: problems.ordinary(rng, composed=1))),
     "two_step": (500, number(problems.two_step)),
     "no_thinking": (500, number(lambda rng: problems.ordinary(rng, composed=0), thinking=False)),
-    "hard": (2000, number(problems.hard)),
+    "hard": (2000, number(lambda rng: problems.hard(rng, composed=HARD_COMPOSED))),
     "held_out": (500, number(lambda rng: problems.ordinary(rng, held_out=True))),
+    "fresh": (500, fresh_wording),
     "unseen": (500, number(problems.unseen)),
     "tool_calls": (300, tool_call),
     "tool_answers": (300, tool_answer),
@@ -101,7 +108,7 @@ KINDS = {
 def make(kind, count=None, renderer=None, seed=SEED):
     renderer = renderer or Renderer()
     rng, (full, draw) = random.Random(f"{seed} {kind}"), KINDS[kind]
-    return [dict(id=f"{kind}-{i:04d}", **draw(rng, kind, renderer)) for i in range(count or full)]
+    return [dict(id=f"{kind}-{i:04d}", **draw(rng, i, kind, renderer)) for i in range(count or full)]
 
 
 def gsm8k(path):

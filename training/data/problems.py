@@ -28,8 +28,8 @@ def two_step(rng):
             return problem
 
 
-def hard(rng, size=HARD_TEST_SIZE):
-    return chains.story(rng, rng.choice(SCENARIOS), rng.randint(4, 6), size, False, rng.randint(1, 2))
+def hard(rng, size=HARD_TEST_SIZE, composed=COMPOSED):
+    return chains.story(rng, rng.choice(SCENARIOS), rng.randint(4, 6), size, False, rng.randint(1, 2), composed)
 
 
 def unseen(rng):
