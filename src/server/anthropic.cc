@@ -83,7 +83,7 @@ ChatInput read_chat_input(const JsonValue& body, const ServerOptions& options) {
   if (const auto system = body.find("system"))
     chat.messages.push_back({"system", read_blocks_text(*system), "", {}, {}});
   const JsonValue messages = body.need("messages");
-  if (messages.elements().empty()) messages.expected("at least one message");
+  if (messages.is_array() && messages.size() == 0) messages.expected("at least one message");
   for (const JsonValue& item : messages.elements()) {
     const JsonValue role = item.need("role");
     const std::string name = role.string();

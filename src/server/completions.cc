@@ -103,16 +103,17 @@ std::vector<int32_t> read_prompt(const JsonValue& prompt, const JsonValue& body,
   const Special special = body.boolean_or("special", false) ? Special::kForm : Special::kPlain;
   if (prompt.is_string()) return service.tokenizer().encode(prompt.string(), special);
   if (!prompt.is_array()) prompt.expected("a string or a list of token ids");
-  const std::vector<JsonValue> parts = prompt.elements();
-  if (!parts.empty() && (parts[0].is_string() || parts[0].is_array())) {
-    if (parts.size() > 1)
-      unsupported("prompt", "expected one prompt, found ", parts.size(), "; send one request each");
-    return read_prompt(parts[0], body, service);
+  const size_t count = prompt.size();
+  if (count > 0 && (prompt.at(0).is_string() || prompt.at(0).is_array())) {
+    if (count > 1)
+      unsupported("prompt", "expected one prompt, found ", count, "; send one request each");
+    return read_prompt(prompt.at(0), body, service);
   }
   std::vector<int32_t> ids;
-  ids.reserve(parts.size());
+  ids.reserve(count);
   const int64_t vocab = service.engine().config().shape.vocab;
-  for (const JsonValue& id : parts) ids.push_back(static_cast<int32_t>(id.integer(0, vocab - 1)));
+  for (const JsonValue& id : prompt.elements())
+    ids.push_back(static_cast<int32_t>(id.integer(0, vocab - 1)));
   return ids;
 }
 

@@ -25,9 +25,14 @@ std::chrono::steady_clock::duration seconds(double s) {
 
 }  // namespace
 
-Connection::Connection(int socket, const ConnectionLimits& limits,
+Connection::Connection(int socket, const ConnectionLimits& limits, BodyBudget& bodies,
                        const std::atomic<bool>& stopping, const std::atomic<bool>& aborting)
-    : socket_(socket), limits_(limits), stopping_(stopping), aborting_(aborting), buffer_(kBuffer) {
+    : socket_(socket),
+      limits_(limits),
+      bodies_(bodies),
+      stopping_(stopping),
+      aborting_(aborting),
+      buffer_(kBuffer) {
   const int on = 1;
   setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   // Left to itself the kernel takes up to some megabytes of an answer, and a reader that has
@@ -41,6 +46,7 @@ Connection::Connection(int socket, const ConnectionLimits& limits,
 // A socket closed with unread bytes sends a reset, which can destroy the answer (a 413, say) on its
 // way. So the end is announced first, and what the client still sends is read away for a moment.
 Connection::~Connection() {
+  give_back();
   ::shutdown(socket_, SHUT_WR);
   if (wrote_ && !broken_) {
     const auto until = Clock::now() + std::chrono::seconds(2);
@@ -67,6 +73,7 @@ bool Connection::wait(short events, Clock::time_point until, bool leave_when_sto
 }
 
 bool Connection::wait_request() {
+  give_back();
   in_header_ = true;
   taken_ = 0;
   allowed_ = limits_.header_bytes;
@@ -99,7 +106,11 @@ ssize_t Connection::read(char* to, size_t size) {
       begin_ = 0;
       end_ = static_cast<size_t>(n);
       taken_ += end_;
-      break;
+      if (in_header_) break;
+      held_ += end_;
+      if ((bodies_.used += end_) <= bodies_.limit) break;
+      crowded_ = true;
+      return -1;
     }
   }
   const size_t n = std::min(size, end_ - begin_);

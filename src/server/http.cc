@@ -18,6 +18,7 @@ namespace spk::server {
 namespace {
 
 constexpr size_t kHeaderBytes = size_t{64} << 10;
+constexpr size_t kBodies = 8;  // of the largest size, at a time
 constexpr int kUriTooLong = 414, kHeaderTooLarge = 431;
 constexpr size_t kPathBytes =
     512;  // the library matches paths by std::regex, which recurses per character
@@ -186,7 +187,8 @@ struct HttpServer::Impl : httplib::Server {
       : options(std::move(given)),
         handlers(std::move(do_what)),
         limits{options.header_seconds, options.idle_seconds, options.stall_seconds, kHeaderBytes,
-               options.body_limit} {
+               options.body_limit},
+        bodies{kBodies * options.body_limit} {
     new_task_queue = [this] { return new Threads(options.connections); };
     // The library's default lets a second server share the port in silence.
     set_socket_options([](socket_t socket) {
@@ -207,9 +209,18 @@ struct HttpServer::Impl : httplib::Server {
     set_error_handler([this](const httplib::Request&, httplib::Response& out) {
       if (current != nullptr && current->too_large())
         out.status = current->in_header() ? kHeaderTooLarge : 413;
-      if (out.body.empty()) out.set_content(handlers.refuse(out.status, ""), "application/json");
+      const bool crowded = current != nullptr && current->crowded();
+      if (crowded) {
+        out.status = 503;
+        out.set_header("Retry-After", "1");
+      }
+      if (out.body.empty()) {
+        const std::string why = crowded ? "too many large requests at once; try again later" : "";
+        out.set_content(handlers.refuse(out.status, why), "application/json");
+      }
       if (out.status == 400 || out.status == 413 || out.status == kUriTooLong ||
-          out.status == kHeaderTooLarge) {  // where the next request would begin is not known
+          out.status == kHeaderTooLarge ||
+          crowded) {  // where the next request would begin is not known
         out.set_header("Connection", "close");
         if (current != nullptr) current->close_after();
       }
@@ -250,7 +261,7 @@ struct HttpServer::Impl : httplib::Server {
   bool process_and_close_socket(socket_t socket) override {
     ++open;
     {
-      Connection connection(socket, limits, stopping, aborting);
+      Connection connection(socket, limits, bodies, stopping, aborting);
       Stream stream(connection);
       current = &connection;
       if (refuse_connection) {
@@ -312,6 +323,7 @@ struct HttpServer::Impl : httplib::Server {
   const HttpOptions options;
   const HttpHandlers handlers;
   const ConnectionLimits limits;
+  BodyBudget bodies;
   std::atomic<bool> finished{false};
   std::atomic<bool> stopping{false}, aborting{false};
   std::atomic<size_t> open{0};

@@ -14,7 +14,8 @@ namespace {
 using Node = nlohmann::ordered_json;
 
 constexpr size_t kDepth = 64;
-constexpr size_t kKeys = 4096;  // members are searched one by one
+constexpr size_t kKeys = 4096;       // members are searched one by one
+constexpr size_t kValues = 1 << 21;  // two bytes of text can be 70 of the tree
 constexpr size_t kShown = 60;
 
 [[noreturn]] void bad_body(const std::string& why) {
@@ -43,7 +44,11 @@ JsonDocument::JsonDocument(std::string_view text) : impl_(std::make_unique<Impl>
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     bad_body(cat("expected JSON, found a NUL at byte ", nul + 1));
   std::vector<std::unordered_set<std::string>> keys;
+  size_t values = 0;
   const auto watch = [&](int, Node::parse_event_t event, Node& parsed) {
+    if (event != Node::parse_event_t::key && ++values > kValues)
+      bad_body(cat("expected at most ", kValues,
+                   " values, lists and objects counting twice, found more"));
     switch (event) {
       case Node::parse_event_t::object_start:
       case Node::parse_event_t::array_start:
@@ -90,6 +95,8 @@ JsonValue::Kind JsonValue::kind() const {
   return Kind::kNull;
 }
 
+std::string JsonValue::path() const { return index_ < 0 ? path_ : cat(path_, "[", index_, "]"); }
+
 std::string JsonValue::dump() const {
   return node(node_).dump(-1, ' ', false, Node::error_handler_t::replace);
 }
@@ -101,9 +108,10 @@ std::string JsonValue::shown() const {
 }
 
 void JsonValue::expected(std::string_view what) const {
+  const std::string place = path();
   throw ApiError(
-      400, "invalid_value", path_,
-      cat(path_.empty() ? "request body" : path_, ": expected ", what, ", found ", shown()));
+      400, "invalid_value", place,
+      cat(place.empty() ? "request body" : place, ": expected ", what, ", found ", shown()));
 }
 
 std::string JsonValue::string() const {
@@ -117,23 +125,23 @@ bool JsonValue::boolean() const {
 }
 
 int64_t JsonValue::integer(int64_t low, int64_t high) const {
-  const std::string range = cat("an integer from ", low, " to ", high);
+  const auto refuse = [&] { expected(cat("an integer from ", low, " to ", high)); };
   const Node& n = node(node_);
   int64_t value = 0;
   if (n.is_number_unsigned()) {
     const auto big = n.get<uint64_t>();
-    if (big > static_cast<uint64_t>(INT64_MAX)) expected(range);
+    if (big > static_cast<uint64_t>(INT64_MAX)) refuse();
     value = static_cast<int64_t>(big);
   } else if (n.is_number_integer()) {
     value = n.get<int64_t>();
   } else if (n.is_number_float()) {
     const auto real = n.get<double>();
-    if (std::abs(real) > 9e15 || real != std::floor(real)) expected(range);
+    if (std::abs(real) > 9e15 || real != std::floor(real)) refuse();
     value = static_cast<int64_t>(real);
   } else {
-    expected(range);
+    refuse();
   }
-  if (value < low || value > high) expected(range);
+  if (value < low || value > high) refuse();
   return value;
 }
 
@@ -149,21 +157,20 @@ size_t JsonValue::size() const { return node(node_).size(); }
 
 JsonValue JsonValue::at(size_t index) const {
   if (!is_array()) expected("an array");
-  return {&node(node_).at(index), cat(path_, "[", index, "]")};
+  // A list in a list is rare, so that its own path may be made.
+  return {&node(node_).at(index), path(), static_cast<int64_t>(index)};
 }
 
-std::vector<JsonValue> JsonValue::elements() const {
+JsonValue::Elements JsonValue::elements() const {
   if (!is_array()) expected("an array");
-  std::vector<JsonValue> out;
-  for (size_t i = 0; i < size(); ++i) out.push_back(at(i));
-  return out;
+  return Elements(*this);
 }
 
 std::vector<std::pair<std::string, JsonValue>> JsonValue::members() const {
   if (!is_object()) expected("an object");
   std::vector<std::pair<std::string, JsonValue>> out;
   for (const auto& [key, value] : node(node_).items())
-    out.emplace_back(key, JsonValue(&value, child(path_, key)));
+    out.emplace_back(key, JsonValue(&value, child(path(), key)));
   return out;
 }
 
@@ -171,13 +178,13 @@ std::optional<JsonValue> JsonValue::find(std::string_view key) const {
   if (!is_object()) expected("an object");
   const auto at = node(node_).find(std::string(key));
   if (at == node(node_).end() || at->is_null()) return std::nullopt;
-  return JsonValue(&*at, child(path_, key));
+  return JsonValue(&*at, child(path(), key));
 }
 
 JsonValue JsonValue::need(std::string_view key) const {
   if (auto value = find(key)) return *value;
-  const std::string path = child(path_, key);
-  throw ApiError(400, "missing_required_parameter", path, cat(path, ": missing"));
+  const std::string missing = child(path(), key);
+  throw ApiError(400, "missing_required_parameter", missing, cat(missing, ": missing"));
 }
 
 std::string JsonValue::string_or(std::string_view key, std::string otherwise) const {

@@ -2,7 +2,7 @@
 //
 // The body comes from anybody. Refused are: what is not UTF-8, anything after the value, duplicate
 // keys (two readers would disagree about them), a byte order mark, more than 64 levels, more than
-// 4096 keys in one object. `null` counts as absent.
+// 4096 keys in one object, more than 2 million values. `null` counts as absent.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class JsonValue {
   bool is_array() const { return kind() == Kind::kArray; }
   bool is_object() const { return kind() == Kind::kObject; }
   bool is_bool() const { return kind() == Kind::kBool; }
-  const std::string& path() const { return path_; }
+  std::string path() const;  // made when asked for: a list may have millions of elements
 
   // Typed reads; ApiError 400 when it is something else or out of range.
   std::string string() const;
@@ -39,7 +39,8 @@ class JsonValue {
   // Arrays and objects; the errors are those of a wrong type.
   size_t size() const;
   JsonValue at(size_t index) const;
-  std::vector<JsonValue> elements() const;
+  class Elements;
+  Elements elements() const;  // for a range-based for
   std::vector<std::pair<std::string, JsonValue>> members() const;
   std::optional<JsonValue> find(std::string_view key) const;
   JsonValue need(std::string_view key) const;
@@ -56,9 +57,33 @@ class JsonValue {
 
  private:
   friend class JsonDocument;
-  JsonValue(const void* node, std::string path) : node_(node), path_(std::move(path)) {}
+  JsonValue(const void* node, std::string path, int64_t index = -1)
+      : node_(node), path_(std::move(path)), index_(index) {}
   const void* node_;
   std::string path_;
+  int64_t index_;  // of an element, whose list has the path; -1: it is no element
+};
+
+class JsonValue::Elements {
+ public:
+  class Iterator {
+   public:
+    Iterator(const JsonValue& list, size_t index) : list_(&list), index_(index) {}
+    JsonValue operator*() const { return list_->at(index_); }
+    Iterator& operator++() { return ++index_, *this; }
+    bool operator!=(const Iterator& other) const { return index_ != other.index_; }
+
+   private:
+    const JsonValue* list_;
+    size_t index_;
+  };
+  explicit Elements(JsonValue list) : list_(std::move(list)), size_(list_.size()) {}
+  Iterator begin() const { return {list_, 0}; }
+  Iterator end() const { return {list_, size_}; }
+
+ private:
+  JsonValue list_;
+  size_t size_;
 };
 
 class JsonDocument {

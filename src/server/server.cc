@@ -113,7 +113,8 @@ class Server {
       case 413:
         return {413, "body_too_large", "", "the request body is larger than the server takes"};
       case 503:
-        return {503, "too_many_connections", "", "too many connections; try again later"};
+        return {503, "too_many_connections", "",
+                why.empty() ? "too many connections; try again later" : why};
       case 400:
         return {400, "bad_request", "",
                 why.empty() ? "expected a well-formed HTTP request with header lines of at most "
