@@ -51,6 +51,8 @@ class Backend {
   virtual std::string description() const = 0;  // "cpu: avx512, 2 threads"
   // Whether the calling thread does its share of every verb; else its processor time says nothing.
   virtual bool on_host() const { return true; }
+  // Returns when everything asked for so far is done, for who measures time.
+  virtual void wait() {}
   virtual size_t real_bytes() const = 0;  // 8 in reference, else 4
 
   // ---- memory: everything before the first step, nothing after ----
@@ -164,6 +166,7 @@ struct BackendOptions {
   bool pin = false;     // pin workers to cores
   MoeKernel moe = MoeKernel::kPlain;
   PrecisionMode precision = PrecisionMode::kExact;
+  bool graphs = true;  // on a device: what is launched again in the same way, in one call
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

@@ -58,6 +58,7 @@ class Traced final : public Backend {
   }
   void begin(const Step& step) override { b_.begin(step); }
   void end() override { b_.end(); }
+  void wait() override { b_.wait(); }
 
   void embed(const Weight& table, const Ints& tokens, const Rows& y) override {
     timed("embed", Part::kOther, [&] { b_.embed(table, tokens, y); });
@@ -171,6 +172,7 @@ class Traced final : public Backend {
     const Counters before = b_.counters();
     const Clock::time_point start = Clock::now();
     work();
+    b_.wait();
     e.seconds += std::chrono::duration<double>(Clock::now() - start).count();
     const Counters& after = b_.counters();
     e.bytes += after.weight_bytes - before.weight_bytes + after.state_bytes - before.state_bytes;

@@ -237,6 +237,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
                                         : parse_head_format(options.lm_head);
   engine.device.threads = options.threads;
+  engine.device.graphs = options.graphs == "on";
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
   engine.draft =

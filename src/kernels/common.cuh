@@ -20,6 +20,34 @@
 
 namespace spk::gpu {
 
+// ---- programmatic dependent launch ----
+// A kernel's blocks may begin while those of the kernel before still run, which hides its start.
+// Before wait_for_previous() nothing may be written, and nothing read that any kernel of a step
+// writes: weights only. Every block of every kernel calls it, because its end is taken to mean that
+// all earlier kernels have ended.
+SPK_DEVICE void let_next_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+SPK_DEVICE void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+SPK_DEVICE void start_after_previous() {
+  let_next_start();
+  wait_for_previous();
+}
+// Asks for the 128 bytes around an address, without waiting for them.
+SPK_DEVICE void prefetch(const void* p) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+  static_cast<void>(p);
+#endif
+}
+
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Butterfly: every lane ends with the same bits.

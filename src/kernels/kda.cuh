@@ -23,6 +23,7 @@ SPK_DEVICE float folded_tail(const View& tail, const View& record, int stream, i
 // Grid: (channels / kThreads, 3). A thread owns a channel: it folds, then goes through the rows.
 template <int K>
 __global__ void __launch_bounds__(kThreads) conv_step(const ConvArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x, s = blockIdx.y;
   if (c >= a.channels) return;
   const bool verify = a.step->verify != 0;
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(kThreads) conv_step(const ConvArgs a) {
 // Grid as conv_step: what the next conv_step would do first.
 template <int K>
 __global__ void __launch_bounds__(kThreads) fold_tail(const FoldTailArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x, s = blockIdx.y;
   if (c >= a.channels) return;
   float past[K - 1];
@@ -72,6 +74,7 @@ __global__ void __launch_bounds__(kThreads) fold_tail(const FoldTailArgs a) {
 // Grid: (heads * D / kThreads, rows).
 template <int D>
 __global__ void __launch_bounds__(kThreads) kda_gate(const KdaGateArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
   if (c < a.heads) {
     float* b = row_at(a.b, blockIdx.y) + c;
@@ -115,6 +118,7 @@ SPK_DEVICE float sum_slices(const float* parts, int lane) {
 // Grid: (heads, D / kKdaColumns).
 template <int D>
 __global__ void __launch_bounds__(kThreads) kda_rows(const KdaArgs a) {
+  start_after_previous();
   constexpr int kKeys = D / kKdaSlices;
   SPK_SHARED(float, q, D);
   SPK_SHARED(float, k, D);
@@ -171,6 +175,7 @@ __global__ void __launch_bounds__(kThreads) kda_rows(const KdaArgs a) {
 // Grid as kda_rows. A launch of its own before a pass, because that pass writes the records anew.
 template <int D>
 __global__ void __launch_bounds__(kThreads) fold_state(const FoldStateArgs a) {
+  start_after_previous();
   constexpr int kKeys = D / kKdaSlices;
   const int lane = threadIdx.x % kWarp, slice = threadIdx.x / kWarp;
   const i64 head = static_cast<i64>(blockIdx.x) * D;

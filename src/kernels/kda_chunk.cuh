@@ -29,6 +29,7 @@ SPK_DEVICE void chunk_rows(i64 first_position, int n, int index, int& first, int
 // Grid: (heads, chunks).
 template <int D>
 __global__ void SPK_MANY_REGISTERS kda_prepare(const KdaChunkArgs a) {
+  start_after_previous();
   const int h = blockIdx.x, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   int first, count;
   chunk_rows(a.first_position, a.n, blockIdx.y, first, count);
@@ -86,6 +87,7 @@ __global__ void SPK_MANY_REGISTERS kda_prepare(const KdaChunkArgs a) {
 // Grid: (heads, D / kKdaColumns). Lane = value column; rows and keys are shared out over warps.
 template <int D>
 __global__ void __launch_bounds__(kThreads) kda_scan(const KdaChunkArgs a) {
+  start_after_previous();
   SPK_SHARED(float, state, D* kKdaColumns);
   SPK_SHARED(float, x, kKdaChunk* kKdaColumns);
   const int h = blockIdx.x, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;

@@ -40,6 +40,7 @@ SPK_DEVICE void eight_numbers(const Matrix& m, i64 row, int col, float (&out)[8]
 // Grid: (weight rows / kTileRows, rows of x / kTileCols). Threads: 16 x 16, each 4 x 4 numbers.
 template <int F>
 __global__ void __launch_bounds__(kThreads) matmul(const ProductArgs a) {
+  start_after_previous();
   constexpr int kPad = 4;  // keeps rows 16-byte aligned and spreads the banks
   SPK_SHARED(float, w_tile, kTileDepth*(kTileRows + kPad));
   SPK_SHARED(float, x_tile, kTileDepth*(kTileCols + kPad));

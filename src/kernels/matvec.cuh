@@ -94,12 +94,28 @@ SPK_DEVICE bool is_aligned(const float* x, i64 stride) {
   return (reinterpret_cast<unsigned long long>(x) % 16 == 0) && stride % 4 == 0;
 }
 
+// The codes of a warp's rows on their way to the L2 while the kernel before still runs: they depend
+// on nothing.
+SPK_DEVICE void prefetch_rows(const ProductArgs& a, int first) {
+  constexpr int kLine = 128;
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll 1
+  for (int r = 0; r < kWeightRows; ++r) {
+    const i64 row = a.first_row + blockIdx.y * a.w_batch + min(first + r, a.rows - 1);
+    const unsigned char* codes = a.w.codes + row * a.w.row_bytes;
+    for (int at = lane * kLine; at < a.w.row_bytes; at += kWarp * kLine) prefetch(codes + at);
+  }
+}
+
 // Grid: (weight rows / (kWarps * kWeightRows), batch, n / kMaxRowsInvariant). R: 1, 2, 4 or 8, at
 // least the rows of a block.
 template <int F, int R>
 __global__ void SPK_MANY_REGISTERS matvec(const ProductArgs a) {
+  let_next_start();
   const int lane = threadIdx.x % kWarp;
   const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * kWeightRows;
+  if (first < a.rows) prefetch_rows(a, first);
+  wait_for_previous();
   if (first >= a.rows) return;  // a whole warp
   const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, R);
   WeightRow w[kWeightRows];

@@ -15,6 +15,7 @@ namespace spk::gpu {
 // half turns, so that the reduction of the argument is exact.
 template <int = 0>
 __global__ void rope_table(const RopeTableArgs a) {
+  start_after_previous();
   const double position = static_cast<double>(a.step->first_position + blockIdx.x);
   for (int j = threadIdx.x; j < a.half; j += blockDim.x) {
     const double turns = position * a.turns[j];
@@ -32,6 +33,7 @@ SPK_DEVICE void rotate(const float* x, float cosine, float sine, float* y) {
 // Grid: rows. The last columns of each head of q, interleaved pairs.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) rope(const RopeArgs a) {
+  start_after_previous();
   for (int t = threadIdx.x; t < a.heads * a.half; t += kThreads) {
     const int h = t / a.half, j = t % a.half;
     float* x = row_at(a.q, blockIdx.x) + h * a.width + a.nope + 2 * j;
@@ -42,6 +44,7 @@ __global__ void __launch_bounds__(kThreads) rope(const RopeArgs a) {
 // Grid: rows. kv = [latent | key]: the normed latent and the rotated key, at the row's position.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) latent_append(const LatentAppendArgs a) {
+  start_after_previous();
   const float* kv = row_of(a.kv, blockIdx.x);
   float* to = row_at(a.latent, a.step->first_position + blockIdx.x);
   float sum = 0.f;
@@ -57,6 +60,7 @@ __global__ void __launch_bounds__(kThreads) latent_append(const LatentAppendArgs
 // / kMaxRowsInvariant).
 template <int F>
 __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x, h = blockIdx.y;
   if (c >= a.latent) return;
   const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, kMaxRowsInvariant);
@@ -89,6 +93,7 @@ SPK_DEVICE void merge_softmax(Softmax& to, const Softmax& from, float& keep, flo
 // Grid: (segments, heads / kAttendHeads, rows) when split, else (1, heads / kAttendHeads, rows).
 template <int L, int P, bool kSplit>
 __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
+  start_after_previous();
   constexpr int kWidth = L + P;
   constexpr int kColumns = (L + kThreads - 1) / kThreads;  // of z, per thread
   SPK_SHARED(float, query, kAttendHeads* kWidth);
@@ -202,6 +207,7 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
 // Grid: (heads, rows): the second launch of the split form.
 template <int L>
 __global__ void __launch_bounds__(kThreads) attend_merge(const AttendArgs a) {
+  start_after_previous();
   const int h = blockIdx.x, row = blockIdx.y;
   const i64 seen = a.step->first_position + row + 1;
   const int segments = static_cast<int>((seen + kSegment - 1) / kSegment);

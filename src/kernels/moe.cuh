@@ -30,6 +30,7 @@ SPK_DEVICE Best warp_best(Best x) {
 // Grid: rows; one warp a row.
 template <int = 0>
 __global__ void __launch_bounds__(kWarp) route(const RouteArgs a) {
+  start_after_previous();
   SPK_SHARED(float, biased, kMaxExperts);
   SPK_SHARED(float, group, kMaxGroups);
   SPK_SHARED(int, taken, kMaxExperts / kWarp);      // bit = lane, word = e / kWarp
@@ -94,6 +95,7 @@ __global__ void __launch_bounds__(kWarp) route(const RouteArgs a) {
 // One block: items in ascending order of experts, pairs in ascending order.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) expert_items(const ItemsArgs a) {
+  start_after_previous();
   constexpr int kPerThread = kMaxExperts / kThreads;
   SPK_SHARED(int, items_before, kThreads);
   SPK_SHARED(int, used_before, kThreads);
@@ -155,6 +157,7 @@ __global__ void __launch_bounds__(kThreads) expert_items(const ItemsArgs a) {
 // Grid: (width / (kWarps * 2), items). A warp streams two rows of gate and the same two of up.
 template <int F, int R>
 __global__ void SPK_MANY_REGISTERS expert_up(const ExpertsArgs a) {
+  start_after_previous();
   if (static_cast<int>(blockIdx.y) >= *a.count) return;
   const int* item = a.items + static_cast<i64>(blockIdx.y) * kItemInts;
   const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * 2, n = item[1];
@@ -181,6 +184,7 @@ __global__ void SPK_MANY_REGISTERS expert_up(const ExpertsArgs a) {
 // Grid: (hidden / (kWarps * kWeightRows), items).
 template <int F, int R>
 __global__ void SPK_MANY_REGISTERS expert_down(const ExpertsArgs a) {
+  start_after_previous();
   if (static_cast<int>(blockIdx.y) >= *a.count) return;
   const int* item = a.items + static_cast<i64>(blockIdx.y) * kItemInts;
   const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * kWeightRows, n = item[1];
@@ -208,6 +212,7 @@ __global__ void SPK_MANY_REGISTERS expert_down(const ExpertsArgs a) {
 // Grid: (hidden / kThreads, rows). Slots in order, the shared expert last.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) expert_sum(const ExpertSumArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
   const i64 row = blockIdx.y;
   if (c >= a.hidden) return;
@@ -223,6 +228,7 @@ __global__ void __launch_bounds__(kThreads) expert_sum(const ExpertSumArgs a) {
 // exponent on 2^8. Grid: (columns / kThreads, rows); a warp takes a group.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) quantise_rows(const QuantiseArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
   const float x = c < a.cols ? row_of(a.x, blockIdx.y)[c] : 0.f;
   const float largest = warp_max(fabsf(x));

@@ -10,6 +10,7 @@ namespace spk::gpu {
 // Grid: rows.
 template <int F>
 __global__ void __launch_bounds__(kThreads) embed(const EmbedArgs a) {
+  start_after_previous();
   const i64 token = a.tokens[blockIdx.x * a.token_stride];
   float* y = row_at(a.y, blockIdx.x);
   for (int c = threadIdx.x; c < a.table.cols; c += kThreads) y[c] = weight_at<F>(a.table, token, c);
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreads) embed(const EmbedArgs a) {
 // Grid: rows.
 template <bool kAdd>
 __global__ void __launch_bounds__(kThreads) rms_norm(const NormArgs a) {
+  start_after_previous();
   float* x = row_at(a.x, blockIdx.x);
   float* y = row_at(a.y, blockIdx.x);
   float sum = 0.f;
@@ -37,12 +39,14 @@ __global__ void __launch_bounds__(kThreads) rms_norm(const NormArgs a) {
 // Grid: (columns / kThreads, rows); also the next two.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) add_rows(const AddArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
   if (c < a.cols) row_at(a.x, blockIdx.y)[c] += row_of(a.o, blockIdx.y)[c];
 }
 
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) swiglu(const SwigluArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
   if (c >= a.cols) return;
   float* gate = row_at(a.gate, blockIdx.y) + c;
@@ -51,6 +55,7 @@ __global__ void __launch_bounds__(kThreads) swiglu(const SwigluArgs a) {
 
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) head_gate(const HeadGateArgs a) {
+  start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
   if (c < a.cols) row_at(a.o, blockIdx.y)[c] *= sigmoid(row_of(a.gate, blockIdx.y)[c / a.v_dim]);
 }
@@ -58,6 +63,7 @@ __global__ void __launch_bounds__(kThreads) head_gate(const HeadGateArgs a) {
 // Grid: (heads / kWarps, rows); a warp takes a head of D.
 template <int D>
 __global__ void __launch_bounds__(kThreads) norm_gate(const NormGateArgs a) {
+  start_after_previous();
   const int h = blockIdx.x * kWarps + threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   if (h >= a.heads) return;  // a whole warp
   float* o = row_at(a.o, blockIdx.y) + h * D;
@@ -80,6 +86,7 @@ __global__ void __launch_bounds__(kThreads) norm_gate(const NormGateArgs a) {
 // Grid: any; kReadThreads threads. Four 16-byte loads in flight per thread.
 template <int = 0>
 __global__ void __launch_bounds__(kReadThreads) read_all(const ReadArgs a) {
+  start_after_previous();
   constexpr int kFlight = 4;
   const uint4* data = reinterpret_cast<const uint4*>(a.data);
   const i64 count = a.bytes / 16, stride = static_cast<i64>(gridDim.x) * kReadThreads;

@@ -168,6 +168,7 @@ SPK_DEVICE void adjust(const SampleArgs& a) {
 // One block.
 template <int = 0>
 __global__ void __launch_bounds__(kSampleThreads) sample(const SampleArgs a) {
+  start_after_previous();
   constexpr double kGreedyBelow = 1e-6;
   const float infinity = __uint_as_float(0x7f800000u);
   adjust(a);
@@ -231,6 +232,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample(const SampleArgs a) {
 // with numbers of their own.
 template <int = 0>
 __global__ void __launch_bounds__(kSampleThreads) reject(const RejectArgs a) {
+  start_after_previous();
   SPK_SHARED(double, sums, kSampleThreads);
   const int t = threadIdx.x;
   const double p_total = *a.p_total, q_total = *a.q_total;

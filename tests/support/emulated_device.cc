@@ -135,8 +135,8 @@ class EmulatedDevice final : public cuda::Device {
     loaded_.push_back(&found->second);
     return static_cast<cuda::KernelId>(loaded_.size()) - 1;
   }
-  void launch(cuda::KernelId kernel, const cuda::Grid& grid, int threads,
-              const void* arguments) override {
+  void launch(cuda::KernelId kernel, const cuda::Grid& grid, int threads, const void* arguments,
+              size_t) override {
     const Run& run = *loaded_.at(static_cast<size_t>(kernel));
     emu::run_grid({static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
                    static_cast<unsigned>(grid.z)},

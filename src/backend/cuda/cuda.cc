@@ -218,7 +218,7 @@ double CudaBackend::read_bandwidth() {
   for (int round = 0; round < kRounds; ++round) {
     device_->synchronize();
     const auto start = std::chrono::steady_clock::now();
-    device_->launch(id, {blocks}, gpu::kReadThreads, &args);
+    device_->launch(id, {blocks}, gpu::kReadThreads, &args, sizeof args);
     device_->synchronize();
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -24,6 +24,15 @@
 
 namespace spk::cuda {
 
+template <typename Args>
+void clear_padding(Args& arguments) {
+#if defined(__GNUC__) && !defined(__clang__)
+  __builtin_clear_padding(&arguments);
+#else
+  static_cast<void>(arguments);
+#endif
+}
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options);
@@ -31,6 +40,7 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   bool on_host() const override { return false; }
+  void wait() override { device_->synchronize(); }
   std::string description() const override;
   size_t real_bytes() const override { return sizeof(float); }
 
@@ -100,7 +110,10 @@ class CudaBackend final : public Backend {
   void launch(const KernelSpec& spec, const Grid& grid, int threads, const Args& arguments) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
     ++counters_.joins;
-    device_->launch(kernel_id(spec), grid, threads, &arguments);
+    // Same arguments must be the same bytes, or a graph is not found again.
+    Args exact = arguments;
+    clear_padding(exact);
+    device_->launch(kernel_id(spec), grid, threads, &exact, sizeof exact);
   }
   KernelId kernel_id(const KernelSpec& spec);
 

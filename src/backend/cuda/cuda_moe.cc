@@ -137,7 +137,7 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
 namespace spk {
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
-  return std::make_unique<cuda::CudaBackend>(cuda::make_driver_device(0), options);
+  return std::make_unique<cuda::CudaBackend>(cuda::make_driver_device(0, options.graphs), options);
 }
 
 }  // namespace spk

@@ -47,14 +47,19 @@ class Device {
   // Compiles what is not compiled yet, in parallel: a hint, kernel() compiles what is missing.
   virtual void prepare_kernels(std::span<const KernelSpec> specs) = 0;
   virtual KernelId kernel(const KernelSpec& spec) = 0;
-  // `arguments`: the kernel's one struct.
-  virtual void launch(KernelId kernel, const Grid& grid, int threads, const void* arguments) = 0;
+  // `arguments`: the kernel's one struct of `bytes`. May be put off until a call that needs it
+  // done.
+  virtual void launch(KernelId kernel, const Grid& grid, int threads, const void* arguments,
+                      size_t bytes) = 0;
   virtual void synchronize() = 0;
 
+  // Graphs launched so far, each in place of many launches.
+  virtual uint64_t graph_launches() const { return 0; }
   // Remarks to show: kernels that cannot be kept and the like.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
-std::unique_ptr<Device> make_driver_device(int ordinal);
+// `graphs`: what is launched again in the same way runs as a graph.
+std::unique_ptr<Device> make_driver_device(int ordinal, bool graphs);
 
 }  // namespace spk::cuda

@@ -53,7 +53,13 @@ Driver load_driver() {
   get("cuModuleLoadData", d.module_load);
   get("cuModuleUnload", d.module_unload);
   get("cuModuleGetFunction", d.module_function);
-  get("cuLaunchKernel", d.launch);
+  get("cuLaunchKernelEx", d.launch);
+  get("cuStreamBeginCapture_v2", d.capture_begin);
+  get("cuStreamEndCapture", d.capture_end);
+  get("cuGraphInstantiateWithFlags", d.graph_instantiate);
+  get("cuGraphLaunch", d.graph_launch);
+  get("cuGraphDestroy", d.graph_destroy);
+  get("cuGraphExecDestroy", d.graph_exec_destroy);
   const CuResult result = d.init(0);
   if (result == kNoDevice)
     fail_resource("back end cuda: expected an NVIDIA GPU, found a driver (", d.library,
@@ -127,6 +133,8 @@ DeviceInfo device_info(int ordinal) {
   if (info.arch.empty())
     fail_resource("back end cuda: expected a GPU of compute capability ", kOldestMajor,
                   ".0 or newer, found ", info.name, " with ", major, ".", minor);
+  constexpr int kFirstWithOverlap = 9;
+  info.overlaps = major >= kFirstWithOverlap;
   info.multiprocessors = attribute(kMultiprocessors);
   info.integrated = attribute(kIntegrated) != 0;
   info.l2 = static_cast<size_t>(attribute(kL2Bytes));

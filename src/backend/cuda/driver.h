@@ -22,11 +22,15 @@ struct CuModuleObject;
 struct CuFunctionObject;
 struct CuStreamObject;
 struct CuEventObject;
+struct CuGraphObject;
+struct CuGraphExecObject;
 using CuContext = CuContextObject*;
 using CuModule = CuModuleObject*;
 using CuFunction = CuFunctionObject*;
 using CuStream = CuStreamObject*;
 using CuEvent = CuEventObject*;
+using CuGraph = CuGraphObject*;
+using CuGraphExec = CuGraphExecObject*;
 using CuResult = int;  // 0: success
 
 // cuDeviceGetAttribute
@@ -56,6 +60,24 @@ struct CuCopy2D {
   size_t width = 0, height = 0;
 };
 static_assert(sizeof(CuCopy2D) == 128);
+
+// cuLaunchKernelEx: one attribute, which lets a kernel begin before the one in front has ended.
+struct CuLaunchAttribute {
+  int id = 6;  // programmatic stream serialization
+  char pad[4] = {};
+  int allowed = 1;
+  char rest[60] = {};
+};
+static_assert(sizeof(CuLaunchAttribute) == 72);
+struct CuLaunch {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  CuStream stream;
+  CuLaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(CuLaunch) == 56);
 
 struct Driver {
   CuResult (*init)(unsigned flags);
@@ -90,9 +112,13 @@ struct Driver {
   CuResult (*module_load)(CuModule* module, const void* image);
   CuResult (*module_unload)(CuModule module);
   CuResult (*module_function)(CuFunction* function, CuModule module, const char* name);
-  CuResult (*launch)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                     CuStream stream, void** arguments, void** extra);
+  CuResult (*launch)(const CuLaunch* launch, CuFunction function, void** arguments, void** extra);
+  CuResult (*capture_begin)(CuStream stream, int mode);
+  CuResult (*capture_end)(CuStream stream, CuGraph* graph);
+  CuResult (*graph_instantiate)(CuGraphExec* exec, CuGraph graph, unsigned long long flags);
+  CuResult (*graph_launch)(CuGraphExec exec, CuStream stream);
+  CuResult (*graph_destroy)(CuGraph graph);
+  CuResult (*graph_exec_destroy)(CuGraphExec exec);
   std::string library;  // the file that was opened
 };
 
@@ -109,6 +135,7 @@ struct DeviceInfo {
   std::string name;
   std::string arch;  // "sm_90a"
   int multiprocessors = 0;
+  bool overlaps = false;    // has programmatic dependent launch
   bool integrated = false;  // memory is shared with the processor
   size_t memory = 0;
   size_t l2 = 0;

@@ -4,12 +4,14 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/driver_upload.h"
 #include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/launch_graphs.h"
 #include "base/error.h"
 #include "base/threads.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 namespace spk::cuda {
@@ -21,7 +23,7 @@ constexpr size_t kStaging = size_t{16} << 20;
 
 class DriverDevice final : public Device {
  public:
-  explicit DriverDevice(int ordinal)
+  DriverDevice(int ordinal, bool graphs)
       : d_(driver()), info_(device_info(ordinal)), cache_(make_cache()) {
     CuDevice device = 0;
     check(d_.device(&device, ordinal), "cuDeviceGet");
@@ -32,6 +34,7 @@ class DriverDevice final : public Device {
     constexpr unsigned kNonBlocking = 1;
     check(d_.stream_create(&stream_, kNonBlocking), "cuStreamCreate");
     constexpr unsigned kNoTiming = 2;
+    launches_.emplace(d_, stream_, graphs, graphs && info_.overlaps);
     for (Staging& s : staging_) {
       check(d_.host_alloc(&s.memory, kStaging), "cuMemAllocHost");
       check(d_.event_create(&s.done, kNoTiming), "cuEventCreate");
@@ -45,6 +48,7 @@ class DriverDevice final : public Device {
     if (!context_) return;
     d_.context_set(context_);
     if (stream_) d_.stream_synchronize(stream_);
+    launches_.reset();
     for (Staging& s : staging_) {
       if (s.done) d_.event_destroy(s.done);
       if (s.memory) d_.host_free(s.memory);
@@ -90,6 +94,7 @@ class DriverDevice final : public Device {
 
   void upload(DevicePointer to, const void* from, const CopyShape& shape) override {
     enter();
+    launches_->flush();
     each_piece(shape, [&](size_t row, size_t rows, size_t column, size_t width) {
       Staging& s = next_staging();
       const char* source = static_cast<const char*>(from) + row * shape.from_pitch + column;
@@ -121,6 +126,7 @@ class DriverDevice final : public Device {
   }
   void download(void* to, DevicePointer from, const CopyShape& shape) override {
     enter();
+    launches_->flush();
     each_piece(shape, [&](size_t row, size_t rows, size_t column, size_t width) {
       Staging& s = next_staging();
       CuCopy2D c;
@@ -153,11 +159,12 @@ class DriverDevice final : public Device {
     c.target_pitch = shape.to_pitch;
     c.width = shape.width;
     c.height = shape.height;
-    check(d_.copy_2d(&c, stream_), "cuMemcpy2DAsync");
+    launches_->add(c);
   }
   void zero(DevicePointer to, size_t bytes) override {
     if (bytes == 0) return;
     enter();
+    launches_->flush();
     check(d_.fill_bytes(to, 0, bytes, stream_), "cuMemsetD8Async");
   }
 
@@ -180,18 +187,17 @@ class DriverDevice final : public Device {
     ids_.emplace(spec.expression, id);
     return id;
   }
-  void launch(KernelId kernel, const Grid& grid, int threads, const void* arguments) override {
+  void launch(KernelId kernel, const Grid& grid, int threads, const void* arguments,
+              size_t bytes) override {
     enter();
-    void* list[] = {const_cast<void*>(arguments)};
-    check(d_.launch(functions_.at(static_cast<size_t>(kernel)), static_cast<unsigned>(grid.x),
-                    static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z),
-                    static_cast<unsigned>(threads), 1, 1, 0, stream_, list, nullptr),
-          "cuLaunchKernel");
+    launches_->add(functions_.at(static_cast<size_t>(kernel)), grid, threads, arguments, bytes);
   }
   void synchronize() override {
     enter();
+    launches_->flush();
     check(d_.stream_synchronize(stream_), "cuStreamSynchronize");
   }
+  uint64_t graph_launches() const override { return launches_->graph_launches(); }
   std::vector<std::string> notes() const override { return cache_.warnings(); }
 
  private:
@@ -248,6 +254,7 @@ class DriverDevice final : public Device {
   CuDevice device_ = 0;
   CuContext context_ = nullptr;
   CuStream stream_ = nullptr;
+  std::optional<LaunchGraphs> launches_;
   std::array<Staging, 2> staging_;
   int which_ = 0;
   std::vector<DevicePointer> memory_;
@@ -260,8 +267,8 @@ thread_local CuContext DriverDevice::current_ = nullptr;
 
 }  // namespace
 
-std::unique_ptr<Device> make_driver_device(int ordinal) {
-  return std::make_unique<DriverDevice>(ordinal);
+std::unique_ptr<Device> make_driver_device(int ordinal, bool graphs) {
+  return std::make_unique<DriverDevice>(ordinal, graphs);
 }
 
 }  // namespace spk::cuda
