@@ -90,15 +90,36 @@ struct ReadArgs {  // reads everything, for the bandwidth
 
 // ---- matvec.cuh, matmul.cuh ----
 constexpr int kMaxRowsInvariant = 8;  // up to here a row's bits do not depend on its neighbours
-constexpr int kWeightRows = 4;        // weight rows of a warp: they share the loads of x
-struct ProductArgs {  // y[i] = w x[i]; `batch` products that lie side by side (heads of a matrix)
+// Blocks of kernels that stream weights are small, so that short matrices reach every
+// multiprocessor.
+constexpr int kStreamThreads = 128;
+constexpr int kStreamWarps = kStreamThreads / kWarp;
+// Weight rows of a warp, which share the loads of x, in the instantiation for that many rows of x.
+constexpr int weight_rows(int rows) { return rows <= 2 ? 2 : 4; }
+constexpr int kMaxProducts = 8;
+// y[i] = w x[i] for several matrices of one format: one launch streams them one behind the other.
+// Or `batch` products of one matrix that lie side by side (heads).
+struct Product {
+  Matrix w;
+  View y;
+  i64 first_row;    // of the matrix
+  int rows;         // weight rows
+  int first_block;  // blockIdx.x where it begins
+};
+struct ProductsArgs {
+  Product p[kMaxProducts];
+  View x;
+  int count;
+  int n;                 // rows of x
+  i64 w_batch;           // weight rows from batch to batch
+  i64 x_batch, y_batch;  // elements
+};
+struct ProductArgs {  // matmul.cuh: many rows
   Matrix w;
   View x, y;
-  int n;                 // rows of x
-  int rows;              // weight rows of one product
-  i64 first_row;         // of the first product
-  i64 w_batch;           // weight rows from product to product
-  i64 x_batch, y_batch;  // elements
+  int n;
+  int rows;
+  i64 first_row;
 };
 constexpr int kTileRows = 64;   // matmul.cuh: weight rows,
 constexpr int kTileCols = 64;   // rows of x
@@ -234,8 +255,14 @@ struct ExpertsArgs {
   View x;      // [rows, hidden]
   float* act;  // [pairs, width]
   float* out;  // [pairs, hidden]
-  int top_k, width, hidden;
+  int n, top_k, width, hidden;
   float limit;
+  // The shared expert as the items from blockIdx.y = shared_item on, one for each bucket of rows.
+  ExpertWeights shared;
+  float* shared_act;  // [rows, shared_width]
+  float* shared_out;  // [rows, hidden]
+  int shared_item, shared_width;
+  float shared_limit;
 };
 struct ExpertSumArgs {
   const float* out;  // [pairs, hidden]

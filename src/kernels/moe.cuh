@@ -27,62 +27,74 @@ SPK_DEVICE Best warp_best(Best x) {
   return x;
 }
 
-// Grid: rows; one warp a row.
+// Grid: rows; a block a row.
 template <int = 0>
-__global__ void __launch_bounds__(kWarp) route(const RouteArgs a) {
+__global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
   start_after_previous();
   SPK_SHARED(float, biased, kMaxExperts);
   SPK_SHARED(float, group, kMaxGroups);
-  SPK_SHARED(int, taken, kMaxExperts / kWarp);      // bit = lane, word = e / kWarp
+  constexpr int kPerLane = kMaxExperts / kWarp;
   const float kOut = __uint_as_float(0xff800000u);  // minus infinity: biased scores may be negative
-  const int lane = threadIdx.x, per_group = a.experts / a.groups;
+  const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp, per_group = a.experts / a.groups;
   float* score = row_at(a.scores, blockIdx.x);
   int* ids = a.ids.data + blockIdx.x * a.ids.stride;
-  for (int e = lane; e < a.experts; e += kWarp) {
+  for (int e = t; e < a.experts; e += kThreads) {
     const float s = sigmoid(score[e]);
     score[e] = s;
     const float b = s + a.bias[e];
     biased[e] = b == b ? b : kOut;
   }
-  for (int w = lane; w < kMaxExperts / kWarp; w += kWarp) taken[w] = 0;
-  __syncwarp();
+  __syncthreads();
+  if (!a.forced.data) {
+    for (int g = warp; g < a.groups; g += kWarps) {  // the two largest of each group
+      float first = kOut, second = kOut;
+      for (int e = g * per_group + lane; e < (g + 1) * per_group; e += kWarp) {
+        const float x = biased[e];
+        second = at_least(second, at_most(x, first));
+        first = at_least(first, x);
+      }
+#pragma unroll
+      for (int d = kWarp / 2; d > 0; d /= 2) {
+        const float other = __shfl_xor_sync(kAllLanes, first, d);
+        const float behind = __shfl_xor_sync(kAllLanes, second, d);
+        second = at_least(at_least(second, behind), at_most(first, other));
+        first = at_least(first, other);
+      }
+      if (lane == 0) group[g] = per_group > 1 ? first + second : first;
+    }
+    __syncthreads();
+    for (int e = t; e < a.experts; e += kThreads) {
+      const int g = e / per_group;
+      int better = 0;
+      for (int other = 0; other < a.groups; ++other)
+        better += is_better({group[other], other}, {group[g], g}) ? 1 : 0;
+      if (better >= a.keep_groups) biased[e] = kOut;
+    }
+  }
+  __syncthreads();
+  if (warp != 0) return;
   if (a.forced.data) {
     for (int k = lane; k < a.top_k; k += kWarp)
       ids[k] = a.forced.data[blockIdx.x * a.forced.stride + k];
   } else {
-    for (int g = lane; g < a.groups; g += kWarp) {
-      float first = kOut, second = kOut;
-      for (int e = g * per_group; e < (g + 1) * per_group; ++e) {
-        const float x = biased[e];
-        if (x > first) {
-          second = first;
-          first = x;
-        } else if (x > second) {
-          second = x;
-        }
-      }
-      group[g] = per_group > 1 ? first + second : first;
+    float value[kPerLane];
+    unsigned open = 0;  // bit j: expert j * kWarp + lane may still be chosen
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      const int e = j * kWarp + lane;
+      value[j] = e < a.experts ? biased[e] : kOut;
+      open |= e < a.experts ? 1u << j : 0u;
     }
-    __syncwarp();
-    for (int g = lane; g < a.groups; g += kWarp) {
-      int better = 0;
-      for (int other = 0; other < a.groups; ++other)
-        better += is_better({group[other], other}, {group[g], g}) ? 1 : 0;
-      if (better < a.keep_groups) continue;
-      for (int e = g * per_group; e < (g + 1) * per_group; ++e) biased[e] = kOut;
-    }
-    __syncwarp();
     for (int k = 0; k < a.top_k; ++k) {
       Best best = {kOut, kNobody};
-      for (int e = lane; e < a.experts; e += kWarp) {
-        const Best x = {biased[e], e};
-        const bool is_taken = (taken[e / kWarp] >> lane & 1) != 0;
-        if (!is_taken && is_better(x, best)) best = x;
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const Best x = {value[j], j * kWarp + lane};
+        if ((open >> j & 1u) != 0 && is_better(x, best)) best = x;
       }
       best = warp_best(best);
       if (lane == 0) ids[k] = best.index;
-      if (lane == best.index % kWarp) taken[best.index / kWarp] |= 1 << lane;
-      __syncwarp();
+      if (lane == best.index % kWarp) open &= ~(1u << best.index / kWarp);
     }
   }
   __syncwarp();
@@ -92,7 +104,50 @@ __global__ void __launch_bounds__(kWarp) route(const RouteArgs a) {
     row_at(a.weights, blockIdx.x)[k] = score[ids[k]] / sum * a.scale;
 }
 
-// One block: items in ascending order of experts, pairs in ascending order.
+// One block: items in ascending order of experts, pairs in ascending order. For up to eight rows a
+// thread takes a pair and looks at all others.
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) few_expert_items(const ItemsArgs a) {
+  start_after_previous();
+  SPK_SHARED(int, id, kThreads);
+  SPK_SHARED(int, items_of, kThreads);  // of the pair that names its expert first, else 0
+  SPK_SHARED(int, distinct, kThreads);
+  const int t = threadIdx.x, pairs = a.n * a.top_k;
+  const int expert = t < pairs ? a.ids.data[t / a.top_k * a.ids.stride + t % a.top_k] : kNobody;
+  id[t] = expert;
+  __syncthreads();
+  int same = 0, before = 0;
+  for (int p = 0; p < pairs; ++p) {
+    same += id[p] == expert ? 1 : 0;
+    before += id[p] == expert && p < t ? 1 : 0;
+  }
+  const bool leads = t < pairs && before == 0;
+  items_of[t] = leads ? (same + a.item_rows - 1) / a.item_rows : 0;
+  distinct[t] = leads ? 1 : 0;
+  __syncthreads();
+  int first_item = 0, items = 0, used = 0;
+  for (int p = 0; p < pairs; ++p) {
+    first_item += id[p] < expert ? items_of[p] : 0;
+    items += items_of[p];
+    used += distinct[p];
+  }
+  if (t == 0) {
+    *a.count = items;
+    const auto read = static_cast<unsigned long long>(used);
+    a.totals[0] += read;
+    a.totals[1] += read * a.expert_bytes;
+  }
+  if (t >= pairs) return;
+  int* to = a.items + static_cast<i64>(first_item + before / a.item_rows) * kItemInts;
+  const int slot = before % a.item_rows, left = same - before;
+  to[2 + slot] = t;
+  if (slot == 0) {
+    to[0] = expert;
+    to[1] = left < a.item_rows ? left : a.item_rows;
+  }
+}
+
+// The same for any number of rows.
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) expert_items(const ItemsArgs a) {
   start_after_previous();
@@ -154,59 +209,120 @@ __global__ void __launch_bounds__(kThreads) expert_items(const ItemsArgs a) {
   }
 }
 
-// Grid: (width / (kWarps * 2), items). A warp streams two rows of gate and the same two of up.
-template <int F, int R>
-__global__ void SPK_MANY_REGISTERS expert_up(const ExpertsArgs a) {
-  start_after_previous();
-  if (static_cast<int>(blockIdx.y) >= *a.count) return;
-  const int* item = a.items + static_cast<i64>(blockIdx.y) * kItemInts;
-  const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * 2, n = item[1];
-  if (first >= a.width) return;  // a whole warp
-  const ExpertWeights& e = a.experts[item[0]];
-  const int second = min(first + 1, a.width - 1);
-  const WeightRow w[kWeightRows] = {
-      {e.gate, first}, {e.gate, second}, {e.up, first}, {e.up, second}};
-  const float* x[R];
+// Rows of x that a block works on: those of a routed item, or a bucket of all rows for the shared
+// expert. False: nothing to do.
+template <int R>
+struct ItemRows {
+  int n;
+  int at[R];  // pair of a routed item, row of the shared expert
+};
+template <int R>
+SPK_DEVICE bool shared_rows(const ExpertsArgs& a, ItemRows<R>& rows) {
+  const int row0 = (static_cast<int>(blockIdx.y) - a.shared_item) * R;
+  rows.n = min(a.n - row0, R);
 #pragma unroll
-  for (int i = 0; i < R; ++i) x[i] = row_of(a.x, item[2 + min(i, n - 1)] / a.top_k);
-  float sum[kWeightRows][R];
-  dots<F, R>(w, x, n, is_aligned(a.x.data, a.x.stride), sum);
+  for (int i = 0; i < R; ++i) rows.at[i] = row0 + min(i, rows.n - 1);
+  return rows.n > 0;
+}
+template <int R>
+SPK_DEVICE bool routed_rows(const ExpertsArgs& a, ItemRows<R>& rows, int& expert) {
+  if (static_cast<int>(blockIdx.y) >= *a.count) return false;
+  const int* item = a.items + static_cast<i64>(blockIdx.y) * kItemInts;
+  expert = item[0];
+  rows.n = item[1];
+#pragma unroll
+  for (int i = 0; i < R; ++i) rows.at[i] = item[2 + min(i, rows.n - 1)];
+  return true;
+}
+
+// A warp's rows of gate and the same ones of up.
+template <int F, int R>
+SPK_DEVICE void up_rows(const Matrix& gate, const Matrix& up, int first, int width,
+                        const float* const (&x)[R], int n, bool aligned, const ItemRows<R>& rows,
+                        float* act, float limit) {
+  constexpr int W = weight_rows(R), kUnits = W / 2;
+  WeightRow w[W];
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    w[u] = {gate, min(first + u, width - 1)};
+    w[kUnits + u] = {up, min(first + u, width - 1)};
+  }
+  float sum[W][R];
+  dots<F, R, W>(w, x, n, aligned, sum);
   if (threadIdx.x % kWarp != 0) return;
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     if (i >= n) break;
-    float* act = a.act + static_cast<i64>(item[2 + i]) * a.width;
-    act[first] = activate(sum[0][i], sum[2][i], a.limit);
-    if (first + 1 < a.width) act[first + 1] = activate(sum[1][i], sum[3][i], a.limit);
+    float* to = act + static_cast<i64>(rows.at[i]) * width + first;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u)
+      if (first + u < width) to[u] = activate(sum[u][i], sum[kUnits + u][i], limit);
+  }
+}
+template <int F, int R>
+SPK_DEVICE void down_rows(const Matrix& down, int first, int hidden, const float* act, int width,
+                          const ItemRows<R>& rows, float* out) {
+  constexpr int W = weight_rows(R);
+  WeightRow w[W];
+#pragma unroll
+  for (int r = 0; r < W; ++r) w[r] = {down, min(first + r, hidden - 1)};
+  const float* x[R];
+#pragma unroll
+  for (int i = 0; i < R; ++i) x[i] = act + static_cast<i64>(rows.at[i]) * width;
+  float sum[W][R];
+  dots<F, R, W>(w, x, rows.n, is_aligned(act, width), sum);
+  if (threadIdx.x % kWarp != 0) return;
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    if (i >= rows.n) break;
+    float* to = out + static_cast<i64>(rows.at[i]) * hidden + first;
+#pragma unroll
+    for (int r = 0; r < W; ++r)
+      if (first + r < hidden) to[r] = sum[r][i];
   }
 }
 
-// Grid: (hidden / (kWarps * kWeightRows), items).
-template <int F, int R>
-__global__ void SPK_MANY_REGISTERS expert_down(const ExpertsArgs a) {
+// Grid: (units / (kStreamWarps * weight_rows(R) / 2), items, and behind them those of the shared
+// expert). F: format of the routed experts, S: of the shared one.
+template <int F, int S, int R>
+__global__ void __launch_bounds__(kStreamThreads, 1) expert_up(const ExpertsArgs a) {
   start_after_previous();
-  if (static_cast<int>(blockIdx.y) >= *a.count) return;
-  const int* item = a.items + static_cast<i64>(blockIdx.y) * kItemInts;
-  const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * kWeightRows, n = item[1];
-  if (first >= a.hidden) return;  // a whole warp
-  const Matrix& down = a.experts[item[0]].down;
-  WeightRow w[kWeightRows];
-#pragma unroll
-  for (int r = 0; r < kWeightRows; ++r) w[r] = {down, min(first + r, a.hidden - 1)};
+  const int first = (blockIdx.x * kStreamWarps + threadIdx.x / kWarp) * (weight_rows(R) / 2);
+  const bool aligned = is_aligned(a.x.data, a.x.stride);
+  ItemRows<R> rows;
   const float* x[R];
+  if (static_cast<int>(blockIdx.y) >= a.shared_item) {
+    if (first >= a.shared_width || !shared_rows(a, rows)) return;
 #pragma unroll
-  for (int i = 0; i < R; ++i) x[i] = a.act + static_cast<i64>(item[2 + min(i, n - 1)]) * a.width;
-  float sum[kWeightRows][R];
-  dots<F, R>(w, x, n, is_aligned(a.act, a.width), sum);
-  if (threadIdx.x % kWarp != 0) return;
-#pragma unroll
-  for (int i = 0; i < R; ++i) {
-    if (i >= n) break;
-    float* out = a.out + static_cast<i64>(item[2 + i]) * a.hidden + first;
-#pragma unroll
-    for (int r = 0; r < kWeightRows; ++r)
-      if (first + r < a.hidden) out[r] = sum[r][i];
+    for (int i = 0; i < R; ++i) x[i] = row_of(a.x, rows.at[i]);
+    up_rows<S, R>(a.shared.gate, a.shared.up, first, a.shared_width, x, rows.n, aligned, rows,
+                  a.shared_act, a.shared_limit);
+    return;
   }
+  int expert;
+  if (first >= a.width || !routed_rows(a, rows, expert)) return;
+#pragma unroll
+  for (int i = 0; i < R; ++i) x[i] = row_of(a.x, rows.at[i] / a.top_k);
+  const ExpertWeights& e = a.experts[expert];
+  up_rows<F, R>(e.gate, e.up, first, a.width, x, rows.n, aligned, rows, a.act, a.limit);
+}
+
+// Grid: (hidden / (kStreamWarps * weight_rows(R)), items as above).
+template <int F, int S, int R>
+__global__ void __launch_bounds__(kStreamThreads, 1) expert_down(const ExpertsArgs a) {
+  start_after_previous();
+  const int first = (blockIdx.x * kStreamWarps + threadIdx.x / kWarp) * weight_rows(R);
+  if (first >= a.hidden) return;  // a whole warp
+  ItemRows<R> rows;
+  if (static_cast<int>(blockIdx.y) >= a.shared_item) {
+    if (shared_rows(a, rows))
+      down_rows<S, R>(a.shared.down, first, a.hidden, a.shared_act, a.shared_width, rows,
+                      a.shared_out);
+    return;
+  }
+  int expert;
+  if (routed_rows(a, rows, expert))
+    down_rows<F, R>(a.experts[expert].down, first, a.hidden, a.act, a.width, rows, a.out);
 }
 
 // Grid: (hidden / kThreads, rows). Slots in order, the shared expert last.

@@ -16,24 +16,47 @@ __global__ void __launch_bounds__(kThreads) embed(const EmbedArgs a) {
   for (int c = threadIdx.x; c < a.table.cols; c += kThreads) y[c] = weight_at<F>(a.table, token, c);
 }
 
-// Grid: rows.
+// Grid: rows. A thread holds its numbers: all loads are under way before the first is used.
 template <bool kAdd>
 __global__ void __launch_bounds__(kThreads) rms_norm(const NormArgs a) {
-  start_after_previous();
+  let_next_start();
+  constexpr int kHeld = 16;
+  const int t = threadIdx.x;
+  float w[kHeld];  // weights depend on nothing
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) w[j] = t + j * kThreads < a.cols ? a.w[t + j * kThreads] : 0.f;
+  wait_for_previous();
   float* x = row_at(a.x, blockIdx.x);
   float* y = row_at(a.y, blockIdx.x);
+  const float* o = kAdd ? row_of(a.o, blockIdx.x) : x;
+  float value[kHeld];
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int c = t + j * kThreads;
+    value[j] = c < a.cols ? x[c] : 0.f;
+    if constexpr (kAdd) value[j] += c < a.cols ? o[c] : 0.f;
+  }
   float sum = 0.f;
-  for (int c = threadIdx.x; c < a.cols; c += kThreads) {
-    float value = x[c];
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) sum = fmaf(value[j], value[j], sum);
+  for (int c = t + kHeld * kThreads; c < a.cols; c += kThreads) {  // beyond what is held
+    float more = x[c];
     if constexpr (kAdd) {
-      value += row_of(a.o, blockIdx.x)[c];
-      x[c] = value;
+      more += o[c];
+      x[c] = more;
     }
-    sum = fmaf(value, value, sum);
+    sum = fmaf(more, more, sum);
   }
   const float scale = 1.f / sqrtf(block_sum(sum) / static_cast<float>(a.cols) + a.eps);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int c = t + j * kThreads;
+    if (c >= a.cols) break;
+    if constexpr (kAdd) x[c] = value[j];
+    y[c] = w[j] * (value[j] * scale);
+  }
   // A thread reads what it wrote itself; y may be x.
-  for (int c = threadIdx.x; c < a.cols; c += kThreads) y[c] = a.w[c] * (x[c] * scale);
+  for (int c = t + kHeld * kThreads; c < a.cols; c += kThreads) y[c] = a.w[c] * (x[c] * scale);
 }
 
 // Grid: (columns / kThreads, rows); also the next two.

@@ -38,6 +38,71 @@ SPK_DEVICE unsigned word_of(const uint4& codes, int word) {
   return word == 0 ? codes.x : word == 1 ? codes.y : word == 2 ? codes.z : codes.w;
 }
 
+// ---- whole words ----
+// The hardware converts pairs of small floats to halves, exactly; shifts do where it does not.
+SPK_DEVICE void halves_to_floats(unsigned halves, float& low, float& high) {
+#if defined(__CUDA_ARCH__)
+  asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+      : "=f"(low), "=f"(high)
+      : "r"(halves));
+#else
+  // Exponent and mantissa put into a float's, 2^112 too small (subnormals included): exact.
+  low = __uint_as_float((halves & 0x7fffu) << 13 | (halves & 0x8000u) << 16) * 0x1p112f;
+  high = __uint_as_float((halves >> 16 & 0x7fffu) << 13 | (halves & 0x80000000u)) * 0x1p112f;
+#endif
+}
+// Two E4M3 codes in the low 16 bits.
+SPK_DEVICE unsigned e4m3_pair_to_halves(unsigned codes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  unsigned halves;
+  asm("{.reg .b16 a; cvt.u16.u32 a, %1; cvt.rn.f16x2.e4m3x2 %0, a;}" : "=r"(halves) : "r"(codes));
+  return halves;
+#else
+  // A half has the same layout with one exponent bit more: 2^8 too small.
+  const unsigned bytes = (codes & 0xffu) << 8 | (codes & 0xff00u) << 16;
+  return (bytes & 0x80008000u) | (bytes >> 1 & 0x3f803f80u);
+#endif
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+constexpr float kE4m3Half = 1.f;
+#else
+constexpr float kE4m3Half = 0x1p8f;
+#endif
+
+// The numbers of one word of codes, without their scale; `out` in the order of the columns.
+template <int F>
+SPK_DEVICE void decode(unsigned word, float (&out)[Codec<F>::kNumbers / 4]) {
+  if constexpr (F == kF32) {
+    out[0] = __uint_as_float(word);
+  } else if constexpr (F == kBf16) {
+    out[0] = __uint_as_float(word << 16);
+    out[1] = __uint_as_float(word & 0xffff0000u);
+  } else if constexpr (F == kFp8 || F == kFp8Row) {
+    halves_to_floats(e4m3_pair_to_halves(word & 0xffffu), out[0], out[1]);
+    halves_to_floats(e4m3_pair_to_halves(word >> 16), out[2], out[3]);
+  } else if constexpr (F == kMxfp4) {
+    // Nibbles k and k + 4 to the top of the two halves; as halves they are 2^14 too small.
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const unsigned top = word << (12 - 4 * k);
+      halves_to_floats((top & 0x80008000u) | (top >> 3 & 0x0e000e00u), out[k], out[k + 4]);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < 8; ++k)
+      out[k] = static_cast<float>(static_cast<int>(word >> (4 * k) & 15u) - 8);
+  }
+}
+// What decode() left out beside the stored scale: a power of two.
+template <int F>
+SPK_DEVICE constexpr float decode_factor() {
+  if constexpr (F == kFp8 || F == kFp8Row) return kE4m3Half;
+  if constexpr (F == kMxfp4) return 0x1p14f;
+  return 1.f;
+}
+template <int F>
+constexpr bool kIsScaled = F != kF32&& F != kBf16;
+
 // Number e of 16 bytes of codes; e is a constant after unrolling.
 template <int F>
 SPK_DEVICE float number(const uint4& codes, int e, float scale) {

@@ -32,11 +32,12 @@ Run call(void (*kernel)(Args)) {
 #define SPK_PRODUCTS(f)                                                         \
   SPK_KERNEL(embed<f>);                                                         \
   SPK_KERNEL(matvec<f, 1>), SPK_KERNEL(matvec<f, 2>), SPK_KERNEL(matvec<f, 4>); \
-  SPK_KERNEL(matvec<f, 8>), SPK_KERNEL(matmul<f>), SPK_KERNEL(absorb<f>);       \
-  SPK_KERNEL(expert_up<f, 1>), SPK_KERNEL(expert_up<f, 2>);                     \
-  SPK_KERNEL(expert_up<f, 4>), SPK_KERNEL(expert_up<f, 8>);                     \
-  SPK_KERNEL(expert_down<f, 1>), SPK_KERNEL(expert_down<f, 2>);                 \
-  SPK_KERNEL(expert_down<f, 4>), SPK_KERNEL(expert_down<f, 8>)
+  SPK_KERNEL(matvec<f, 8>), SPK_KERNEL(matmul<f>), SPK_KERNEL(absorb<f>)
+#define SPK_EXPERTS(f, s)                                             \
+  SPK_KERNEL(expert_up<f, s, 1>), SPK_KERNEL(expert_up<f, s, 2>);     \
+  SPK_KERNEL(expert_up<f, s, 4>), SPK_KERNEL(expert_up<f, s, 8>);     \
+  SPK_KERNEL(expert_down<f, s, 1>), SPK_KERNEL(expert_down<f, s, 2>); \
+  SPK_KERNEL(expert_down<f, s, 4>), SPK_KERNEL(expert_down<f, s, 8>)
 #define SPK_HEAD_DIM(d)                               \
   SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);  \
   SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>); \
@@ -52,6 +53,13 @@ const std::unordered_map<std::string, Run>& kernels() {
     SPK_PRODUCTS(3);
     SPK_PRODUCTS(4);
     SPK_PRODUCTS(5);
+    SPK_EXPERTS(0, 0);
+    SPK_EXPERTS(1, 1);
+    SPK_EXPERTS(2, 2);
+    SPK_EXPERTS(3, 3);
+    SPK_EXPERTS(4, 4);
+    SPK_EXPERTS(3, 2);
+    SPK_EXPERTS(4, 1);
     SPK_HEAD_DIM(32);
     SPK_HEAD_DIM(64);
     SPK_HEAD_DIM(128);
@@ -64,7 +72,8 @@ const std::unordered_map<std::string, Run>& kernels() {
     SPK_KERNEL(read_all<0>), SPK_KERNEL(conv_step<2>), SPK_KERNEL(conv_step<4>);
     SPK_KERNEL(fold_tail<2>), SPK_KERNEL(fold_tail<4>);
     SPK_KERNEL(rope_table<0>), SPK_KERNEL(rope<0>), SPK_KERNEL(latent_append<0>);
-    SPK_KERNEL(route<0>), SPK_KERNEL(expert_items<0>), SPK_KERNEL(expert_sum<0>);
+    SPK_KERNEL(route<0>), SPK_KERNEL(expert_items<0>), SPK_KERNEL(few_expert_items<0>);
+    SPK_KERNEL(expert_sum<0>);
     SPK_KERNEL(quantise_rows<0>), SPK_KERNEL(sample<0>), SPK_KERNEL(reject<0>);
     return table;
   }();

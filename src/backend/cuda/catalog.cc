@@ -46,11 +46,15 @@ KernelSpec matvec_kernel(Format f, int64_t rows) {
 }
 KernelSpec matmul_kernel(Format f) { return spec("matmul", cat("matmul<", code(f), ">")); }
 KernelSpec absorb_kernel(Format f) { return spec("mla", cat("absorb<", code(f), ">")); }
-KernelSpec expert_up_kernel(Format f, int64_t rows) {
-  return spec("moe", cat("expert_up<", code(f), ", ", rows, ">"));
+bool shared_joins(Format routed, Format shared) {
+  return routed == shared || (routed == Format::kMxfp4 && shared == Format::kFp8) ||
+         (routed == Format::kInt4 && shared == Format::kBf16);
 }
-KernelSpec expert_down_kernel(Format f, int64_t rows) {
-  return spec("moe", cat("expert_down<", code(f), ", ", rows, ">"));
+KernelSpec expert_up_kernel(Format f, Format shared, int64_t rows) {
+  return spec("moe", cat("expert_up<", code(f), ", ", code(shared), ", ", rows, ">"));
+}
+KernelSpec expert_down_kernel(Format f, Format shared, int64_t rows) {
+  return spec("moe", cat("expert_down<", code(f), ", ", code(shared), ", ", rows, ">"));
 }
 KernelSpec attend_kernel(const ModelShape& s, bool split) {
   return spec("mla", cat("attend<", s.latent, ", ", s.rope, ", ", split ? "true" : "false", ">"));
@@ -70,6 +74,15 @@ int64_t row_bucket(int64_t n) {
 
 std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const WeightUse> weights) {
   std::vector<KernelSpec> specs;
+  // Of the shared experts; their kernels are those of the routed ones where the two join.
+  Format shared_up = Format::kF32, shared_down = Format::kF32;
+  for (const WeightUse& w : weights) {
+    if (!contains(w.name, ".shared_experts.")) continue;
+    (contains(w.name, "down_proj") ? shared_down : shared_up) = w.format;
+  }
+  const auto beside = [](Format routed, Format shared) {
+    return shared_joins(routed, shared) ? shared : routed;
+  };
   for (const WeightUse& w : weights) {
     if (w.rows == 1 || w.cols == s.conv_kernel) continue;  // kept as floats
     if (contains(w.name, "embeddings")) {
@@ -81,9 +94,9 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
       if (!routed) {
         add(specs, matvec_kernel(w.format, rows));
       } else if (contains(w.name, "down_proj")) {
-        add(specs, expert_down_kernel(w.format, rows));
+        add(specs, expert_down_kernel(w.format, beside(w.format, shared_down), rows));
       } else {
-        add(specs, expert_up_kernel(w.format, rows));
+        add(specs, expert_up_kernel(w.format, beside(w.format, shared_up), rows));
       }
     }
     if (contains(w.name, "kv_b_proj")) add(specs, absorb_kernel(w.format));
@@ -105,7 +118,7 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     add(specs, plain_kernel("kda_chunk", name, s.head_dim));
   for (const char* name : {"rope_table", "rope", "latent_append"})
     add(specs, plain_kernel("mla", name));
-  for (const char* name : {"route", "expert_items", "expert_sum"})
+  for (const char* name : {"route", "few_expert_items", "expert_items", "expert_sum"})
     add(specs, plain_kernel("moe", name));
   return specs;
 }
@@ -122,13 +135,15 @@ std::string agreement_checks() {
 #define SPK_CONSTANT(name) constant(#name, gpu::name)
   SPK_SIZE(View), SPK_SIZE(IntView), SPK_SIZE(Matrix), SPK_SIZE(StepInfo), SPK_SIZE(EmbedArgs);
   SPK_SIZE(NormArgs), SPK_SIZE(AddArgs), SPK_SIZE(SwigluArgs), SPK_SIZE(NormGateArgs);
-  SPK_SIZE(HeadGateArgs), SPK_SIZE(ProductArgs), SPK_SIZE(ConvArgs), SPK_SIZE(KdaGateArgs);
+  SPK_SIZE(HeadGateArgs), SPK_SIZE(ProductArgs), SPK_SIZE(ProductsArgs), SPK_SIZE(ConvArgs),
+      SPK_SIZE(KdaGateArgs);
   SPK_SIZE(KdaArgs), SPK_SIZE(FoldTailArgs), SPK_SIZE(FoldStateArgs), SPK_SIZE(KdaChunkArgs);
   SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
   SPK_SIZE(RejectArgs);
-  SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kWeightRows);
+  SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamThreads);
+  SPK_CONSTANT(weight_rows(1)), SPK_CONSTANT(weight_rows(8)), SPK_CONSTANT(kMaxProducts);
   SPK_CONSTANT(kTileRows), SPK_CONSTANT(kTileCols), SPK_CONSTANT(kTileDepth);
   SPK_CONSTANT(kMaxVerifyRows), SPK_CONSTANT(kKdaChunk), SPK_CONSTANT(kKdaColumns);
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kSegment), SPK_CONSTANT(kAttendHeads);

@@ -19,8 +19,11 @@ KernelSpec rms_norm_kernel(bool add);
 KernelSpec matvec_kernel(Format format, int64_t rows);
 KernelSpec matmul_kernel(Format format);
 KernelSpec absorb_kernel(Format format);
-KernelSpec expert_up_kernel(Format format, int64_t rows);
-KernelSpec expert_down_kernel(Format format, int64_t rows);
+// Whether a shared expert of that format runs in the launches of the routed ones; else it is three
+// products, and `shared` of their kernels is the routed format.
+bool shared_joins(Format routed, Format shared);
+KernelSpec expert_up_kernel(Format format, Format shared, int64_t rows);
+KernelSpec expert_down_kernel(Format format, Format shared, int64_t rows);
 KernelSpec attend_kernel(const ModelShape& shape, bool split);
 KernelSpec attend_merge_kernel(const ModelShape& shape);
 // One without arguments ("rows", "swiglu"), or with one number ("kda", "kda_rows", 128).

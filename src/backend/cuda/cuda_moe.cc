@@ -40,7 +40,7 @@ void CudaBackend::route(const Rows& h, const Moe& moe, const Ints& forced, const
   a.groups = static_cast<int>(shape_.groups);
   a.keep_groups = static_cast<int>(shape_.keep_groups);
   a.scale = static_cast<float>(shape_.routed_scale);
-  launch(plain_kernel("moe", "route"), {h.rows}, gpu::kWarp, a);
+  launch(plain_kernel("moe", "route"), {h.rows}, kThreads, a);
 }
 
 // Addresses of a layer's experts, on the device; made when the layer is first seen.
@@ -91,18 +91,27 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
   const int64_t most_items = std::min(pairs, experts + pairs / bucket);
   gpu::ExpertsArgs a{};
   int *items = nullptr, *item_count = nullptr;
-  float *shared_gate = nullptr, *shared_up = nullptr, *shared_out = nullptr;
+  float* shared_up = nullptr;
+  // The shared expert is one more item of each bucket of rows, where a kernel for the two formats
+  // exists.
+  const bool has_shared = shared_width > 0;
+  const bool joined = has_shared && shared_joins(table.up_format, moe.shared.gate.format) &&
+                      moe.shared.up.format == moe.shared.gate.format &&
+                      shared_joins(table.down_format, moe.shared.down.format);
+  const int64_t shared_items = joined ? ceil_div(n, bucket) : 0;
   Sections sections;
   sections.add(items, most_items * gpu::kItemInts);
   sections.add(item_count, 1);
   sections.add(a.act, pairs * width);
   sections.add(a.out, pairs * hidden);
-  sections.add(shared_gate, n * shared_width);
+  sections.add(a.shared_act, n * shared_width);
   sections.add(shared_up, n * shared_width);
-  sections.add(shared_out, n * hidden);
+  sections.add(a.shared_out, has_shared ? n * hidden : 0);
   sections.place(work_space(sections.bytes()));
 
-  launch(plain_kernel("moe", "expert_items"), {1}, kThreads,
+  const char* few =
+      n <= gpu::kMaxRowsInvariant && pairs <= kThreads ? "few_expert_items" : "expert_items";
+  launch(plain_kernel("moe", few), {1}, kThreads,
          gpu::ItemsArgs{view_of(ids), items, item_count,
                         pointer_to<unsigned long long>(expert_totals_), table.bytes,
                         static_cast<int>(n), static_cast<int>(experts), static_cast<int>(top_k),
@@ -111,24 +120,35 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
   a.items = items;
   a.count = item_count;
   a.x = view_of(h);
+  a.n = static_cast<int>(n);
   a.top_k = static_cast<int>(top_k);
   a.width = static_cast<int>(width);
   a.hidden = static_cast<int>(hidden);
   a.limit = static_cast<float>(moe.routed_limit);
-  launch(expert_up_kernel(table.up_format, bucket), {blocks(width, gpu::kWarps * 2), most_items},
-         kThreads, a);
-  launch(expert_down_kernel(table.down_format, bucket),
-         {blocks(hidden, gpu::kWarps * gpu::kWeightRows), most_items}, kThreads, a);
-  if (shared_width > 0) {
-    const Rows gate = rows_of(shared_gate, n, shared_width);
+  a.shared_item = static_cast<int>(most_items);
+  a.shared_limit = static_cast<float>(moe.shared_limit);
+  if (joined) {
+    a.shared = {matrix_of(moe.shared.gate), matrix_of(moe.shared.up), matrix_of(moe.shared.down)};
+    a.shared_width = static_cast<int>(shared_width);
+  }
+  const int64_t rows_per_block = gpu::kStreamWarps * gpu::weight_rows(static_cast<int>(bucket));
+  const int64_t units = std::max(width, joined ? shared_width : 0);
+  const Format up_beside = joined ? moe.shared.gate.format : table.up_format;
+  const Format down_beside = joined ? moe.shared.down.format : table.down_format;
+  launch(expert_up_kernel(table.up_format, up_beside, bucket),
+         {blocks(units, rows_per_block / 2), most_items + shared_items}, gpu::kStreamThreads, a);
+  launch(expert_down_kernel(table.down_format, down_beside, bucket),
+         {blocks(hidden, rows_per_block), most_items + shared_items}, gpu::kStreamThreads, a);
+  if (has_shared && !joined) {
+    const Rows gate = rows_of(a.shared_act, n, shared_width);
     const Rows up = rows_of(shared_up, n, shared_width);
     product(h, moe.shared.gate, gate, {});
     product(h, moe.shared.up, up, {});
     swiglu(gate, up, moe.shared_limit);
-    product(gate, moe.shared.down, rows_of(shared_out, n, hidden), {});
+    product(gate, moe.shared.down, rows_of(a.shared_out, n, hidden), {});
   }
   launch(plain_kernel("moe", "expert_sum"), {blocks(hidden), n}, kThreads,
-         gpu::ExpertSumArgs{a.out, view_of(weights), shared_width > 0 ? shared_out : nullptr,
+         gpu::ExpertSumArgs{a.out, view_of(weights), has_shared ? a.shared_out : nullptr,
                             view_of(o), static_cast<int>(top_k), static_cast<int>(hidden)});
 }
 

@@ -4,6 +4,7 @@
 #include "base/types.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace spk::cuda {
 namespace {
@@ -11,6 +12,10 @@ namespace {
 constexpr int64_t kThreads = gpu::kThreads;
 
 int64_t blocks(int64_t n, int64_t per_block = kThreads) { return ceil_div(n, per_block); }
+// Weight rows of a block of the streaming kernels.
+int64_t rows_per_block(int64_t bucket) {
+  return gpu::kStreamWarps * gpu::weight_rows(static_cast<int>(bucket));
+}
 Format stored_format(const Weight& w) { return w.rows == 1 ? Format::kF32 : w.format; }
 
 }  // namespace
@@ -63,26 +68,27 @@ void CudaBackend::join(const Rows& a, const Rows& b, const Rows& y) {
 
 // Up to eight rows, and products side by side, take the row-invariant kernel; more rows the tiles.
 void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const Batch& batch) {
-  gpu::ProductArgs a{};
-  a.w = matrix_of(w);
+  const auto rows = static_cast<int>(batch.rows ? batch.rows : w.rows);
+  if (x.rows > gpu::kMaxRowsInvariant && batch.count == 1) {
+    launch(matmul_kernel(stored_format(w)),
+           {blocks(rows, gpu::kTileRows), blocks(x.rows, gpu::kTileCols)}, kThreads,
+           gpu::ProductArgs{matrix_of(w), view_of(x), view_of(y), static_cast<int>(x.rows), rows,
+                            batch.first_row});
+    return;
+  }
+  gpu::ProductsArgs a{};
+  a.p[0] = {matrix_of(w), view_of(y), batch.first_row, rows, 0};
   a.x = view_of(x);
-  a.y = view_of(y);
+  a.count = 1;
   a.n = static_cast<int>(x.rows);
-  a.rows = static_cast<int>(batch.rows ? batch.rows : w.rows);
-  a.first_row = batch.first_row;
   a.w_batch = batch.w_rows;
   a.x_batch = batch.x_cols;
   a.y_batch = batch.y_cols;
-  const Format format = stored_format(w);
-  if (x.rows > gpu::kMaxRowsInvariant && batch.count == 1) {
-    launch(matmul_kernel(format), {blocks(a.rows, gpu::kTileRows), blocks(x.rows, gpu::kTileCols)},
-           kThreads, a);
-    return;
-  }
-  launch(matvec_kernel(format, row_bucket(x.rows)),
-         {blocks(a.rows, gpu::kWarps * gpu::kWeightRows), batch.count,
-          blocks(x.rows, gpu::kMaxRowsInvariant)},
-         kThreads, a);
+  const int64_t bucket = row_bucket(x.rows);
+  launch(
+      matvec_kernel(stored_format(w), bucket),
+      {blocks(rows, rows_per_block(bucket)), batch.count, blocks(x.rows, gpu::kMaxRowsInvariant)},
+      gpu::kStreamThreads, a);
 }
 
 void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
@@ -90,10 +96,35 @@ void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
   product(x, w, y, {});
   count(w);
 }
+
+// Matrices of one format are streamed by one launch, one behind the other.
 void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
                               std::span<const Rows> y) {
   SPK_CHECK(w.size() == y.size());
-  for (size_t i = 0; i < w.size(); ++i) matmul(x, *w[i], y[i]);
+  if (x.rows > gpu::kMaxRowsInvariant) {
+    for (size_t i = 0; i < w.size(); ++i) matmul(x, *w[i], y[i]);
+    return;
+  }
+  const int64_t bucket = row_bucket(x.rows);
+  std::vector<bool> done(w.size());
+  for (size_t first = 0; first < w.size(); ++first) {
+    if (done[first]) continue;
+    const Format format = stored_format(*w[first]);
+    gpu::ProductsArgs a{};
+    a.x = view_of(x);
+    a.n = static_cast<int>(x.rows);
+    int64_t block = 0;
+    for (size_t i = first; i < w.size() && a.count < gpu::kMaxProducts; ++i) {
+      if (done[i] || stored_format(*w[i]) != format) continue;
+      SPK_CHECK(x.cols == w[i]->cols && y[i].cols == w[i]->rows && x.rows == y[i].rows);
+      a.p[a.count++] = {matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows),
+                        static_cast<int>(block)};
+      block += blocks(w[i]->rows, rows_per_block(bucket));
+      done[i] = true;
+      count(*w[i]);
+    }
+    launch(matvec_kernel(format, bucket), {block, 1, 1}, gpu::kStreamThreads, a);
+  }
 }
 void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
   ++counters_.heads[static_cast<int>(head.format())];
