@@ -6,6 +6,12 @@
 // compile.
 #pragma once
 
+// No padding: graphs of launches are found again by the bytes of their arguments.
+#if defined(__GNUC__) && !defined(__CUDACC_RTC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+#endif
+
 namespace spk::gpu {
 
 using i64 = long long;
@@ -45,6 +51,7 @@ struct StepInfo {
   int rows;
   int fold;    // rows of the verify pass before that were accepted
   int verify;  // the states are not written; records are
+  int unused = 0;
 };
 
 // ---- rows.cuh ----
@@ -63,6 +70,7 @@ struct NormArgs {  // y = w * x / sqrt(mean(x^2) + eps); with add: x += o first
 struct AddArgs {  // x += o
   View x, o;
   int cols;
+  int unused = 0;
 };
 struct SwigluArgs {  // gate = min(silu(gate), limit) * clip(up, +-limit); limit 0: none
   View gate, up;
@@ -90,12 +98,15 @@ struct ReadArgs {  // reads everything, for the bandwidth
 
 // ---- matvec.cuh, matmul.cuh ----
 constexpr int kMaxRowsInvariant = 8;  // up to here a row's bits do not depend on its neighbours
-// Blocks of kernels that stream weights are small, so that short matrices reach every
-// multiprocessor.
-constexpr int kStreamThreads = 128;
-constexpr int kStreamWarps = kStreamThreads / kWarp;
-// Weight rows of a warp, which share the loads of x, in the instantiation for that many rows of x.
+// Weight rows of a warp, which share the reads of x, in the instantiation for that many rows of x;
+// and of a block, a group.
 constexpr int weight_rows(int rows) { return rows <= 2 ? 2 : 4; }
+constexpr int group_rows(int rows) { return kWarps * weight_rows(rows); }
+// Columns of x that a block keeps in shared memory at a time: at most 32 KiB.
+constexpr int staged_columns(int rows) { return rows == 1 ? 4096 : rows <= 4 ? 2048 : 1024; }
+// Blocks that one multiprocessor takes at once; more groups than that are worked off in turns, so
+// that a block stages x once.
+constexpr int kStreamBlocks = 4;
 constexpr int kMaxProducts = 8;
 // y[i] = w x[i] for several matrices of one format: one launch streams them one behind the other.
 // Or `batch` products of one matrix that lie side by side (heads).
@@ -104,13 +115,15 @@ struct Product {
   View y;
   i64 first_row;    // of the matrix
   int rows;         // weight rows
-  int first_block;  // blockIdx.x where it begins
+  int first_group;  // its number among the groups of all products
 };
 struct ProductsArgs {
   Product p[kMaxProducts];
   View x;
   int count;
-  int n;                 // rows of x
+  int groups;  // of all products
+  int n;       // rows of x
+  int unused = 0;
   i64 w_batch;           // weight rows from batch to batch
   i64 x_batch, y_batch;  // elements
 };
@@ -153,6 +166,7 @@ struct KdaArgs {
   View record_k, record_u, record_g;  // [kMaxVerifyRows, heads * D]
   const StepInfo* step;
   int n;
+  int unused = 0;
 };
 struct FoldTailArgs {
   View tail, record;
@@ -162,6 +176,7 @@ struct FoldTailArgs {
 struct FoldStateArgs {
   View state, record_k, record_u, record_g;
   int rows;
+  int unused = 0;
 };
 // Workspace of the chunked form, per row of a slab and head: see kda.cuh.
 struct KdaChunkArgs {
@@ -187,6 +202,7 @@ struct RopeTableArgs {
   View cosine, sine;    // [rows, half]
   const StepInfo* step;
   int half;
+  int unused = 0;
   double factor;
 };
 struct RopeArgs {
@@ -201,6 +217,7 @@ struct LatentAppendArgs {
   const StepInfo* step;
   int latent_dim, half;
   float eps;
+  int unused = 0;
 };
 struct AbsorbArgs {  // q_latent[h] = W_UK[h]^T q_nope[h]
   Matrix w;
@@ -255,12 +272,12 @@ struct ExpertsArgs {
   View x;      // [rows, hidden]
   float* act;  // [pairs, width]
   float* out;  // [pairs, hidden]
-  int n, top_k, width, hidden;
-  float limit;
   // The shared expert as the items from blockIdx.y = shared_item on, one for each bucket of rows.
   ExpertWeights shared;
   float* shared_act;  // [rows, shared_width]
   float* shared_out;  // [rows, hidden]
+  int n, top_k, width, hidden;
+  float limit;
   int shared_item, shared_width;
   float shared_limit;
 };
@@ -274,6 +291,7 @@ struct ExpertSumArgs {
 struct QuantiseArgs {  // x becomes the nearest E4M3 times a power of two per 32 columns
   View x, y;
   int cols;
+  int unused = 0;
 };
 
 // ---- sample.cuh ----
@@ -309,6 +327,11 @@ struct RejectArgs {
   i64 position;
   unsigned long long seed, choice;
   int vocab;
+  int unused = 0;
 };
 
 }  // namespace spk::gpu
+
+#if defined(__GNUC__) && !defined(__CUDACC_RTC__)
+#pragma GCC diagnostic pop
+#endif

@@ -61,15 +61,29 @@ __global__ void __launch_bounds__(kThreads) latent_append(const LatentAppendArgs
 template <int F>
 __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
   start_after_previous();
+  constexpr int kAhead = 16;  // loads of weights under way
+  constexpr int kNope = 256;  // of a head, at most
+  SPK_SHARED(float, q, kMaxRowsInvariant* kNope);
   const int c = blockIdx.x * kThreads + threadIdx.x, h = blockIdx.y;
-  if (c >= a.latent) return;
   const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, kMaxRowsInvariant);
+  for (int t = threadIdx.x; t < n * a.nope; t += kThreads)
+    q[t / a.nope * kNope + t % a.nope] = row_of(a.q, row0 + t / a.nope)[h * a.width + t % a.nope];
+  __syncthreads();
+  if (c >= a.latent) return;
   float sum[kMaxRowsInvariant] = {};
-  for (int m = 0; m < a.nope; ++m) {
-    const float w = weight_at<F>(a.w, static_cast<i64>(h) * a.per_head + m, c);
+  for (int m0 = 0; m0 < a.nope; m0 += kAhead) {
+    float w[kAhead];
 #pragma unroll
-    for (int i = 0; i < kMaxRowsInvariant; ++i)
-      if (i < n) sum[i] = fmaf(row_of(a.q, row0 + i)[h * a.width + m], w, sum[i]);
+    for (int j = 0; j < kAhead; ++j)
+      w[j] =
+          m0 + j < a.nope ? weight_at<F>(a.w, static_cast<i64>(h) * a.per_head + m0 + j, c) : 0.f;
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      if (m0 + j >= a.nope) break;
+#pragma unroll
+      for (int i = 0; i < kMaxRowsInvariant; ++i)
+        if (i < n) sum[i] = fmaf(q[i * kNope + m0 + j], w[j], sum[i]);
+    }
   }
 #pragma unroll
   for (int i = 0; i < kMaxRowsInvariant; ++i)

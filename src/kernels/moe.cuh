@@ -32,8 +32,8 @@ template <int = 0>
 __global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
   start_after_previous();
   SPK_SHARED(float, biased, kMaxExperts);
+  SPK_SHARED(float, sigmoid_of, kMaxExperts);
   SPK_SHARED(float, group, kMaxGroups);
-  constexpr int kPerLane = kMaxExperts / kWarp;
   const float kOut = __uint_as_float(0xff800000u);  // minus infinity: biased scores may be negative
   const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp, per_group = a.experts / a.groups;
   float* score = row_at(a.scores, blockIdx.x);
@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
   for (int e = t; e < a.experts; e += kThreads) {
     const float s = sigmoid(score[e]);
     score[e] = s;
+    sigmoid_of[e] = s;
     const float b = s + a.bias[e];
     biased[e] = b == b ? b : kOut;
   }
@@ -73,35 +74,37 @@ __global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
   }
   __syncthreads();
   if (warp != 0) return;
+  // Lane k keeps slot k's expert.
+  int mine = 0;
   if (a.forced.data) {
-    for (int k = lane; k < a.top_k; k += kWarp)
-      ids[k] = a.forced.data[blockIdx.x * a.forced.stride + k];
+    if (lane < a.top_k) mine = a.forced.data[blockIdx.x * a.forced.stride + lane];
   } else {
-    float value[kPerLane];
     unsigned open = 0;  // bit j: expert j * kWarp + lane may still be chosen
-#pragma unroll
-    for (int j = 0; j < kPerLane; ++j) {
-      const int e = j * kWarp + lane;
-      value[j] = e < a.experts ? biased[e] : kOut;
-      open |= e < a.experts ? 1u << j : 0u;
-    }
-    for (int k = 0; k < a.top_k; ++k) {
+    for (int e = lane; e < a.experts; e += kWarp) open |= 1u << e / kWarp;
+    const auto best_of_lane = [&] {
       Best best = {kOut, kNobody};
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j) {
-        const Best x = {value[j], j * kWarp + lane};
-        if ((open >> j & 1u) != 0 && is_better(x, best)) best = x;
+      for (int e = lane; e < a.experts; e += kWarp) {
+        const Best x = {biased[e], e};
+        if ((open >> e / kWarp & 1u) != 0 && is_better(x, best)) best = x;
       }
-      best = warp_best(best);
-      if (lane == 0) ids[k] = best.index;
-      if (lane == best.index % kWarp) open &= ~(1u << best.index / kWarp);
+      return best;
+    };
+    Best own = best_of_lane();
+    for (int k = 0; k < a.top_k; ++k) {
+      const Best best = warp_best(own);
+      if (lane == k) mine = best.index;
+      if (lane == best.index % kWarp) {  // only its best has changed
+        open &= ~(1u << best.index / kWarp);
+        own = best_of_lane();
+      }
     }
   }
-  __syncwarp();
+  const float chosen = lane < a.top_k ? sigmoid_of[mine] : 0.f;
   float sum = 1e-20f;
-  for (int k = 0; k < a.top_k; ++k) sum += score[ids[k]];
-  for (int k = lane; k < a.top_k; k += kWarp)
-    row_at(a.weights, blockIdx.x)[k] = score[ids[k]] / sum * a.scale;
+  for (int k = 0; k < a.top_k; ++k) sum += __shfl_sync(kAllLanes, chosen, k);
+  if (lane >= a.top_k) return;
+  ids[lane] = mine;
+  row_at(a.weights, blockIdx.x)[lane] = chosen / sum * a.scale;
 }
 
 // One block: items in ascending order of experts, pairs in ascending order. For up to eight rows a
@@ -238,7 +241,7 @@ SPK_DEVICE bool routed_rows(const ExpertsArgs& a, ItemRows<R>& rows, int& expert
 // A warp's rows of gate and the same ones of up.
 template <int F, int R>
 SPK_DEVICE void up_rows(const Matrix& gate, const Matrix& up, int first, int width,
-                        const float* const (&x)[R], int n, bool aligned, const ItemRows<R>& rows,
+                        const float* const (&x)[R], const ItemRows<R>& rows, float4* stage,
                         float* act, float limit) {
   constexpr int W = weight_rows(R), kUnits = W / 2;
   WeightRow w[W];
@@ -247,12 +250,14 @@ SPK_DEVICE void up_rows(const Matrix& gate, const Matrix& up, int first, int wid
     w[u] = {gate, min(first + u, width - 1)};
     w[kUnits + u] = {up, min(first + u, width - 1)};
   }
+  Flight<F, W> flight;
+  flight.load(w, 0, min(gate.cols, staged_columns(R)));
   float sum[W][R];
-  dots<F, R, W>(w, x, n, aligned, sum);
+  dots<F, R, W>(w, x, rows.n, stage, false, flight, sum);
   if (threadIdx.x % kWarp != 0) return;
 #pragma unroll
   for (int i = 0; i < R; ++i) {
-    if (i >= n) break;
+    if (i >= rows.n) break;
     float* to = act + static_cast<i64>(rows.at[i]) * width + first;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u)
@@ -261,16 +266,18 @@ SPK_DEVICE void up_rows(const Matrix& gate, const Matrix& up, int first, int wid
 }
 template <int F, int R>
 SPK_DEVICE void down_rows(const Matrix& down, int first, int hidden, const float* act, int width,
-                          const ItemRows<R>& rows, float* out) {
+                          const ItemRows<R>& rows, float4* stage, float* out) {
   constexpr int W = weight_rows(R);
   WeightRow w[W];
 #pragma unroll
   for (int r = 0; r < W; ++r) w[r] = {down, min(first + r, hidden - 1)};
+  Flight<F, W> flight;
+  flight.load(w, 0, min(down.cols, staged_columns(R)));
   const float* x[R];
 #pragma unroll
   for (int i = 0; i < R; ++i) x[i] = act + static_cast<i64>(rows.at[i]) * width;
   float sum[W][R];
-  dots<F, R, W>(w, x, rows.n, is_aligned(act, width), sum);
+  dots<F, R, W>(w, x, rows.n, stage, false, flight, sum);
   if (threadIdx.x % kWarp != 0) return;
 #pragma unroll
   for (int i = 0; i < R; ++i) {
@@ -282,47 +289,49 @@ SPK_DEVICE void down_rows(const Matrix& down, int first, int hidden, const float
   }
 }
 
-// Grid: (units / (kStreamWarps * weight_rows(R) / 2), items, and behind them those of the shared
-// expert). F: format of the routed experts, S: of the shared one.
+// Grid: (units / (group_rows(R) / 2), items, and behind them those of the shared expert). F: format
+// of the routed experts, S: of the shared one.
 template <int F, int S, int R>
-__global__ void __launch_bounds__(kStreamThreads, 1) expert_up(const ExpertsArgs a) {
+__global__ void __launch_bounds__(kThreads, 1) expert_up(const ExpertsArgs a) {
   start_after_previous();
-  const int first = (blockIdx.x * kStreamWarps + threadIdx.x / kWarp) * (weight_rows(R) / 2);
-  const bool aligned = is_aligned(a.x.data, a.x.stride);
+  SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
+  const int first0 = blockIdx.x * (group_rows(R) / 2);
+  const int first = first0 + threadIdx.x / kWarp * (weight_rows(R) / 2);
   ItemRows<R> rows;
   const float* x[R];
+  // The whole block goes the same way: it meets at barriers.
   if (static_cast<int>(blockIdx.y) >= a.shared_item) {
-    if (first >= a.shared_width || !shared_rows(a, rows)) return;
+    if (first0 >= a.shared_width || !shared_rows(a, rows)) return;
 #pragma unroll
     for (int i = 0; i < R; ++i) x[i] = row_of(a.x, rows.at[i]);
-    up_rows<S, R>(a.shared.gate, a.shared.up, first, a.shared_width, x, rows.n, aligned, rows,
-                  a.shared_act, a.shared_limit);
+    up_rows<S, R>(a.shared.gate, a.shared.up, first, a.shared_width, x, rows, stage, a.shared_act,
+                  a.shared_limit);
     return;
   }
   int expert;
-  if (first >= a.width || !routed_rows(a, rows, expert)) return;
+  if (first0 >= a.width || !routed_rows(a, rows, expert)) return;
 #pragma unroll
   for (int i = 0; i < R; ++i) x[i] = row_of(a.x, rows.at[i] / a.top_k);
   const ExpertWeights& e = a.experts[expert];
-  up_rows<F, R>(e.gate, e.up, first, a.width, x, rows.n, aligned, rows, a.act, a.limit);
+  up_rows<F, R>(e.gate, e.up, first, a.width, x, rows, stage, a.act, a.limit);
 }
 
-// Grid: (hidden / (kStreamWarps * weight_rows(R)), items as above).
+// Grid: (hidden / group_rows(R), items as above).
 template <int F, int S, int R>
-__global__ void __launch_bounds__(kStreamThreads, 1) expert_down(const ExpertsArgs a) {
+__global__ void __launch_bounds__(kThreads, 1) expert_down(const ExpertsArgs a) {
   start_after_previous();
-  const int first = (blockIdx.x * kStreamWarps + threadIdx.x / kWarp) * weight_rows(R);
-  if (first >= a.hidden) return;  // a whole warp
+  SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
+  const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * weight_rows(R);
   ItemRows<R> rows;
   if (static_cast<int>(blockIdx.y) >= a.shared_item) {
     if (shared_rows(a, rows))
-      down_rows<S, R>(a.shared.down, first, a.hidden, a.shared_act, a.shared_width, rows,
+      down_rows<S, R>(a.shared.down, first, a.hidden, a.shared_act, a.shared_width, rows, stage,
                       a.shared_out);
     return;
   }
   int expert;
   if (routed_rows(a, rows, expert))
-    down_rows<F, R>(a.experts[expert].down, first, a.hidden, a.act, a.width, rows, a.out);
+    down_rows<F, R>(a.experts[expert].down, first, a.hidden, a.act, a.width, rows, stage, a.out);
 }
 
 // Grid: (hidden / kThreads, rows). Slots in order, the shared expert last.

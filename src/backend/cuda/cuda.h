@@ -24,15 +24,6 @@
 
 namespace spk::cuda {
 
-template <typename Args>
-void clear_padding(Args& arguments) {
-#if defined(__GNUC__) && !defined(__clang__)
-  __builtin_clear_padding(&arguments);
-#else
-  static_cast<void>(arguments);
-#endif
-}
-
 class CudaBackend final : public Backend {
  public:
   CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options);
@@ -110,14 +101,12 @@ class CudaBackend final : public Backend {
   void launch(const KernelSpec& spec, const Grid& grid, int threads, const Args& arguments) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
     ++counters_.joins;
-    // Same arguments must be the same bytes, or a graph is not found again.
-    Args exact = arguments;
-    clear_padding(exact);
-    device_->launch(kernel_id(spec), grid, threads, &exact, sizeof exact);
+    device_->launch(kernel_id(spec), grid, threads, &arguments, sizeof arguments);
   }
   KernelId kernel_id(const KernelSpec& spec);
 
   void product(const Rows& x, const Weight& w, const Rows& y, const Batch& batch);
+  int64_t stream_blocks(int64_t groups) const;
   void count(const Weight& w, int64_t part = 1, int64_t of = 1) {
     counters_.weight_bytes += static_cast<uint64_t>(w.bytes * part / of);
   }

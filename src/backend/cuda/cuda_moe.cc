@@ -131,14 +131,14 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
     a.shared = {matrix_of(moe.shared.gate), matrix_of(moe.shared.up), matrix_of(moe.shared.down)};
     a.shared_width = static_cast<int>(shared_width);
   }
-  const int64_t rows_per_block = gpu::kStreamWarps * gpu::weight_rows(static_cast<int>(bucket));
+  const int64_t group = gpu::group_rows(static_cast<int>(bucket));
   const int64_t units = std::max(width, joined ? shared_width : 0);
   const Format up_beside = joined ? moe.shared.gate.format : table.up_format;
   const Format down_beside = joined ? moe.shared.down.format : table.down_format;
   launch(expert_up_kernel(table.up_format, up_beside, bucket),
-         {blocks(units, rows_per_block / 2), most_items + shared_items}, gpu::kStreamThreads, a);
+         {blocks(units, group / 2), most_items + shared_items}, kThreads, a);
   launch(expert_down_kernel(table.down_format, down_beside, bucket),
-         {blocks(hidden, rows_per_block), most_items + shared_items}, gpu::kStreamThreads, a);
+         {blocks(hidden, group), most_items + shared_items}, kThreads, a);
   if (has_shared && !joined) {
     const Rows gate = rows_of(a.shared_act, n, shared_width);
     const Rows up = rows_of(shared_up, n, shared_width);

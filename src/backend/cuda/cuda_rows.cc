@@ -12,9 +12,8 @@ namespace {
 constexpr int64_t kThreads = gpu::kThreads;
 
 int64_t blocks(int64_t n, int64_t per_block = kThreads) { return ceil_div(n, per_block); }
-// Weight rows of a block of the streaming kernels.
-int64_t rows_per_block(int64_t bucket) {
-  return gpu::kStreamWarps * gpu::weight_rows(static_cast<int>(bucket));
+int64_t groups_of(int64_t rows, int64_t bucket) {
+  return ceil_div(rows, gpu::group_rows(static_cast<int>(bucket)));
 }
 Format stored_format(const Weight& w) { return w.rows == 1 ? Format::kF32 : w.format; }
 
@@ -85,10 +84,14 @@ void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const B
   a.x_batch = batch.x_cols;
   a.y_batch = batch.y_cols;
   const int64_t bucket = row_bucket(x.rows);
-  launch(
-      matvec_kernel(stored_format(w), bucket),
-      {blocks(rows, rows_per_block(bucket)), batch.count, blocks(x.rows, gpu::kMaxRowsInvariant)},
-      gpu::kStreamThreads, a);
+  a.groups = static_cast<int>(groups_of(rows, bucket));
+  launch(matvec_kernel(stored_format(w), bucket),
+         {stream_blocks(a.groups), batch.count, blocks(x.rows, gpu::kMaxRowsInvariant)}, kThreads,
+         a);
+}
+
+int64_t CudaBackend::stream_blocks(int64_t groups) const {
+  return std::min<int64_t>(groups, device_->info().multiprocessors * gpu::kStreamBlocks);
 }
 
 void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
@@ -113,17 +116,15 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
     gpu::ProductsArgs a{};
     a.x = view_of(x);
     a.n = static_cast<int>(x.rows);
-    int64_t block = 0;
     for (size_t i = first; i < w.size() && a.count < gpu::kMaxProducts; ++i) {
       if (done[i] || stored_format(*w[i]) != format) continue;
       SPK_CHECK(x.cols == w[i]->cols && y[i].cols == w[i]->rows && x.rows == y[i].rows);
-      a.p[a.count++] = {matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows),
-                        static_cast<int>(block)};
-      block += blocks(w[i]->rows, rows_per_block(bucket));
+      a.p[a.count++] = {matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows), a.groups};
+      a.groups += static_cast<int>(groups_of(w[i]->rows, bucket));
       done[i] = true;
       count(*w[i]);
     }
-    launch(matvec_kernel(format, bucket), {block, 1, 1}, gpu::kStreamThreads, a);
+    launch(matvec_kernel(format, bucket), {stream_blocks(a.groups)}, kThreads, a);
   }
 }
 void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
