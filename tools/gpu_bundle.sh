@@ -10,11 +10,12 @@ bundle=build-gpu/bundle
 # Without the embedded model: it would be in there twice, once in each program.
 mkdir -p build-gpu
 cmake -S . -B build-gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPARKLING_EMBED= >build-gpu/configure.log
-cmake --build build-gpu --target sparkling sparkling_tests -j "${JOBS:-2}"
+cmake --build build-gpu --target sparkling sparkling_tests synthetic_checkpoint -j "${JOBS:-2}"
 rm -rf $bundle
 mkdir -p $bundle/lib
 strip -o $bundle/sparkling build-gpu/sparkling
 strip -o $bundle/sparkling_tests build-gpu/sparkling_tests
+strip -o $bundle/synthetic_checkpoint build-gpu/synthetic_checkpoint
 ldd build-gpu/sparkling build-gpu/sparkling_tests | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -v -E '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} $bundle/lib/
 cp tools/gpu_report.sh $bundle/

@@ -65,6 +65,27 @@ SPK_DEVICE float warp_max(float x) {
   return x;
 }
 
+// Largest and smallest of a warp's words.
+SPK_DEVICE unsigned warp_largest(unsigned x) {
+#if defined(__CUDA_ARCH__)
+  unsigned y;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+#else
+  for (int d = kWarp / 2; d > 0; d /= 2) {
+    const unsigned other = __shfl_xor_sync(kAllLanes, x, d);
+    x = other > x ? other : x;
+  }
+  return x;
+#endif
+}
+SPK_DEVICE unsigned warp_smallest(unsigned x) { return ~warp_largest(~x); }
+// Floats as words of the same order (no NaN).
+SPK_DEVICE unsigned order_of(float x) {
+  const unsigned bits = __float_as_uint(x + 0.f);  // -0 and 0 are equal
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
 // Sum over the kThreads of a block; all get it. Ends with a barrier, so that it can be called
 // again.
 SPK_DEVICE float block_sum(float x) {

@@ -190,7 +190,7 @@ SPK_DEVICE int rows_of_group(const ProductsArgs& a, int group, WeightRow (&w)[W]
 // Grid: (blocks that work off the groups in turns, batch, n / kMaxRowsInvariant). R: 1, 2, 4 or 8,
 // at least the rows of a block.
 template <int F, int R>
-__global__ void __launch_bounds__(kThreads, 1) matvec(const ProductsArgs a) {
+__global__ void __launch_bounds__(kThreads, stream_blocks(R)) matvec(const ProductsArgs a) {
   constexpr int W = weight_rows(R);
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   let_next_start();

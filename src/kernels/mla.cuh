@@ -56,38 +56,51 @@ __global__ void __launch_bounds__(kThreads) latent_append(const LatentAppendArgs
            row_of(a.sine, blockIdx.x)[j], to + a.latent_dim + 2 * j);
 }
 
-// q_latent[h][c] = sum over n of q[h][n] W[h * per_head + n][c]. Grid: (latent / kThreads, heads, n
-// / kMaxRowsInvariant).
+// q_latent[h][c] = sum over m of q[h][m] W[h * per_head + m][c]: a warp takes a part of the m for
+// 128 columns, and the parts are summed in order. Grid: (latent / kAbsorbColumns, heads, n /
+// kMaxRowsInvariant).
 template <int F>
 __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
+  constexpr int kPerLane = kAbsorbColumns / kWarp;
+  SPK_SHARED(float, parts, kWarps* kAbsorbColumns);
   start_after_previous();
-  constexpr int kAhead = 16;  // loads of weights under way
-  constexpr int kNope = 256;  // of a head, at most
-  SPK_SHARED(float, q, kMaxRowsInvariant* kNope);
-  const int c = blockIdx.x * kThreads + threadIdx.x, h = blockIdx.y;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, h = blockIdx.y;
+  const int c0 = blockIdx.x * kAbsorbColumns + lane;
   const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, kMaxRowsInvariant);
-  for (int t = threadIdx.x; t < n * a.nope; t += kThreads)
-    q[t / a.nope * kNope + t % a.nope] = row_of(a.q, row0 + t / a.nope)[h * a.width + t % a.nope];
-  __syncthreads();
-  if (c >= a.latent) return;
-  float sum[kMaxRowsInvariant] = {};
-  for (int m0 = 0; m0 < a.nope; m0 += kAhead) {
-    float w[kAhead];
+  const int share = (a.nope + kWarps - 1) / kWarps;
+  const int first = warp * share, last = min(first + share, a.nope);
+  float sum[kMaxRowsInvariant][kPerLane] = {};
+#pragma unroll 4
+  for (int m = first; m < last; ++m) {
+    float w[kPerLane];
 #pragma unroll
-    for (int j = 0; j < kAhead; ++j)
-      w[j] =
-          m0 + j < a.nope ? weight_at<F>(a.w, static_cast<i64>(h) * a.per_head + m0 + j, c) : 0.f;
+    for (int j = 0; j < kPerLane; ++j) {
+      const int c = min(c0 + j * kWarp, a.latent - 1);
+      w[j] = weight_at<F>(a.w, static_cast<i64>(h) * a.per_head + m, c);
+    }
 #pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      if (m0 + j >= a.nope) break;
+    for (int i = 0; i < kMaxRowsInvariant; ++i) {
+      if (i >= n) break;
+      const float q = row_of(a.q, row0 + i)[h * a.width + m];
 #pragma unroll
-      for (int i = 0; i < kMaxRowsInvariant; ++i)
-        if (i < n) sum[i] = fmaf(q[i * kNope + m0 + j], w[j], sum[i]);
+      for (int j = 0; j < kPerLane; ++j) sum[i][j] = fmaf(q, w[j], sum[i][j]);
     }
   }
 #pragma unroll
-  for (int i = 0; i < kMaxRowsInvariant; ++i)
-    if (i < n) row_at(a.q_latent, row0 + i)[h * a.latent + c] = sum[i];
+  for (int i = 0; i < kMaxRowsInvariant; ++i) {
+    if (i >= n) break;
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) parts[warp * kAbsorbColumns + j * kWarp + lane] = sum[i][j];
+    __syncthreads();
+    for (int t = threadIdx.x; t < kAbsorbColumns; t += kThreads) {
+      float total = parts[t];
+#pragma unroll
+      for (int w = 1; w < kWarps; ++w) total += parts[w * kAbsorbColumns + t];
+      const int c = blockIdx.x * kAbsorbColumns + t;
+      if (c < a.latent) row_at(a.q_latent, row0 + i)[h * a.latent + c] = total;
+    }
+    __syncthreads();
+  }
 }
 
 // A weighted sum over some positions, relative to its largest score.

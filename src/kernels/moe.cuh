@@ -17,14 +17,11 @@ constexpr int kNobody = 0x7fffffff;
 SPK_DEVICE bool is_better(const Best& a, const Best& b) {
   return a.value > b.value || (a.value == b.value && a.index < b.index);
 }
-SPK_DEVICE Best warp_best(Best x) {
-#pragma unroll
-  for (int d = kWarp / 2; d > 0; d /= 2) {
-    const Best other = {__shfl_xor_sync(kAllLanes, x.value, d),
-                        __shfl_xor_sync(kAllLanes, x.index, d)};
-    if (is_better(other, x)) x = other;
-  }
-  return x;
+// Index of the best of all lanes' values, ties to the lower index; kNobody's values do not count.
+SPK_DEVICE int warp_best(const Best& x) {
+  const unsigned order = x.index == kNobody ? 0u : order_of(x.value);
+  const unsigned top = warp_largest(order);
+  return static_cast<int>(warp_smallest(static_cast<unsigned>(order == top ? x.index : kNobody)));
 }
 
 // Grid: rows; a block a row.
@@ -34,6 +31,7 @@ __global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
   SPK_SHARED(float, biased, kMaxExperts);
   SPK_SHARED(float, sigmoid_of, kMaxExperts);
   SPK_SHARED(float, group, kMaxGroups);
+  SPK_SHARED(int, candidates, kWarps* kMaxTopK);
   const float kOut = __uint_as_float(0xff800000u);  // minus infinity: biased scores may be negative
   const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp, per_group = a.experts / a.groups;
   float* score = row_at(a.scores, blockIdx.x);
@@ -73,30 +71,44 @@ __global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
     }
   }
   __syncthreads();
+  // The best of each warp's share of the experts, then the best of those. A lane looks at its own
+  // few numbers; what it has given away is out.
+  if (!a.forced.data) {
+    constexpr int kPerLane = kMaxExperts / kThreads;
+    float value[kPerLane];
+    bool open[kPerLane];
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      const int e = j * kThreads + t;
+      open[j] = e < a.experts;
+      value[j] = open[j] ? biased[e] : kOut;
+    }
+    for (int k = 0; k < a.top_k; ++k) {
+      Best own = {kOut, kNobody};
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j)
+        if (open[j] && (own.index == kNobody || value[j] > own.value))
+          own = {value[j], j * kThreads + t};
+      const int best = warp_best(own);
+      if (lane == 0) candidates[warp * kMaxTopK + k] = best;
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j)
+        if (best == j * kThreads + t) open[j] = false;
+    }
+  }
+  __syncthreads();
   if (warp != 0) return;
-  // Lane k keeps slot k's expert.
-  int mine = 0;
+  int mine = 0;  // lane k keeps slot k's expert
   if (a.forced.data) {
     if (lane < a.top_k) mine = a.forced.data[blockIdx.x * a.forced.stride + lane];
   } else {
-    unsigned open = 0;  // bit j: expert j * kWarp + lane may still be chosen
-    for (int e = lane; e < a.experts; e += kWarp) open |= 1u << e / kWarp;
-    const auto best_of_lane = [&] {
-      Best best = {kOut, kNobody};
-      for (int e = lane; e < a.experts; e += kWarp) {
-        const Best x = {biased[e], e};
-        if ((open >> e / kWarp & 1u) != 0 && is_better(x, best)) best = x;
-      }
-      return best;
-    };
-    Best own = best_of_lane();
+    // Each warp's list is in order, so the lane that holds it offers its head.
+    int at = 0;
     for (int k = 0; k < a.top_k; ++k) {
-      const Best best = warp_best(own);
-      if (lane == k) mine = best.index;
-      if (lane == best.index % kWarp) {  // only its best has changed
-        open &= ~(1u << best.index / kWarp);
-        own = best_of_lane();
-      }
+      const int head = lane < kWarps && at < a.top_k ? candidates[lane * kMaxTopK + at] : kNobody;
+      const int best = warp_best({head == kNobody ? kOut : biased[head], head});
+      if (lane == k) mine = best;
+      if (head == best && head != kNobody) ++at;
     }
   }
   const float chosen = lane < a.top_k ? sigmoid_of[mine] : 0.f;
@@ -292,7 +304,8 @@ SPK_DEVICE void down_rows(const Matrix& down, int first, int hidden, const float
 // Grid: (units / (group_rows(R) / 2), items, and behind them those of the shared expert). F: format
 // of the routed experts, S: of the shared one.
 template <int F, int S, int R>
-__global__ void __launch_bounds__(kThreads, 1) expert_up(const ExpertsArgs a) {
+__global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
+    expert_up(const ExpertsArgs a) {
   start_after_previous();
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   const int first0 = blockIdx.x * (group_rows(R) / 2);
@@ -318,7 +331,8 @@ __global__ void __launch_bounds__(kThreads, 1) expert_up(const ExpertsArgs a) {
 
 // Grid: (hidden / group_rows(R), items as above).
 template <int F, int S, int R>
-__global__ void __launch_bounds__(kThreads, 1) expert_down(const ExpertsArgs a) {
+__global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
+    expert_down(const ExpertsArgs a) {
   start_after_previous();
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * weight_rows(R);

@@ -144,6 +144,7 @@ std::string agreement_checks() {
   SPK_SIZE(RejectArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(weight_rows(1)), SPK_CONSTANT(weight_rows(8)), SPK_CONSTANT(kMaxProducts);
+  SPK_CONSTANT(kAbsorbColumns);
   SPK_CONSTANT(kTileRows), SPK_CONSTANT(kTileCols), SPK_CONSTANT(kTileDepth);
   SPK_CONSTANT(kMaxVerifyRows), SPK_CONSTANT(kKdaChunk), SPK_CONSTANT(kKdaColumns);
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kSegment), SPK_CONSTANT(kAttendHeads);

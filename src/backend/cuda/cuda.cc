@@ -67,7 +67,6 @@ void CudaBackend::prepare(const ModelShape& shape) {
           "multiples of 32 up to 256");
   require(s.conv_kernel >= 2 && s.conv_kernel <= 8, "short_conv_kernel_size", s.conv_kernel,
           "2 to 8");
-  require(s.nope <= 256, "qk_nope_head_dim", s.nope, "up to 256");
   const auto attend_bytes =
       static_cast<size_t>(gpu::kAttendHeads * (s.latent + s.rope + gpu::kSegment + 8)) * 4;
   require(attend_bytes <= kStaticShared, "kv_lora_rank", s.latent, "up to about 2,000");

@@ -201,8 +201,9 @@ void CudaBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q
   a.per_head = static_cast<int>(per_head);
   a.latent = static_cast<int>(shape_.latent);
   launch(absorb_kernel(kv_b.format),
-         {blocks(shape_.latent), shape_.heads, blocks(q.rows, gpu::kMaxRowsInvariant)}, kThreads,
-         a);
+         {blocks(shape_.latent, gpu::kAbsorbColumns), shape_.heads,
+          blocks(q.rows, gpu::kMaxRowsInvariant)},
+         kThreads, a);
   count(kv_b, shape_.nope, per_head);
 }
 
