@@ -134,7 +134,21 @@ step bench-flash-3 bench.txt 60 "$sparkling" bench $flash --layers 3 --in 64 --o
 step bench-flash-12 bench.txt 90 "$sparkling" bench $flash --layers 12 --in 64 --out 32 --draft 0
 # Every verb against the reference, and whole sessions with drafts; what is emulated elsewhere runs on the GPU here.
 step verbs verbs.txt 200 bash -c verbs
+# Loading against a plain parallel read of the same files, where the disk has room for 10 GB.
+loading() {
+  "$programs/synthetic_checkpoint" write ling-3.0-flash 6 "$work/flash6" && sync || return 1
+  for _ in 1 2; do
+    "$programs/synthetic_checkpoint" read "$work/flash6" || return 1
+    "$sparkling" bench -v "$work/flash6" --backend cuda --in 8 --out 2 --draft 0 2>&1 || return 1
+  done
+  rm -rf "$work/flash6"
+}
+export -f loading
+if [ -x "$programs/synthetic_checkpoint" ] && [ "$(df --output=avail -B1G "$work" | tail -1)" -ge 12 ]; then
+  step loading loading.txt 120 bash -c loading
+fi
 step bench-flash-42 bench.txt 180 "$sparkling" bench -v $flash --in 64 --out 32 --draft 0
+step bench-flash-42-single bench.txt 120 "$sparkling" bench $flash --in 64 --out 32 --draft 0 --graphs off
 step bench-flash-42-drafts bench.txt 150 "$sparkling" bench $flash --in 64 --out 32 --draft 3
 if [ -n "$sanitizer" ]; then
   few='Each/*.RouterBreaksTies*/cuda:Each/*.FlashShape*/cuda:Each/*.CutsOnTheGrid*/cuda:Each/Embed*/cuda:Each/Norm*/cuda'

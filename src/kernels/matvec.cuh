@@ -193,7 +193,6 @@ template <int F, int R>
 __global__ void __launch_bounds__(kThreads, stream_blocks(R)) matvec(const ProductsArgs a) {
   constexpr int W = weight_rows(R);
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
-  let_next_start();
   WeightRow w[W];
   Product p;
   Flight<F, W> flight;
@@ -208,6 +207,8 @@ __global__ void __launch_bounds__(kThreads, stream_blocks(R)) matvec(const Produ
   for (int i = 0; i < R; ++i) x[i] = row_of(a.x, row0 + min(i, n - 1)) + blockIdx.y * a.x_batch;
   bool staged = false;
   while (true) {
+    // Not before the last group: blocks of the next kernel take registers that this one could use.
+    if (group + static_cast<int>(gridDim.x) >= a.groups) let_next_start();
     float sum[W][R];
     dots<F, R, W>(w, x, n, stage, staged, flight, sum);
     staged = a.p[0].w.cols <= staged_columns(R);

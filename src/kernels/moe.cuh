@@ -264,6 +264,7 @@ SPK_DEVICE void up_rows(const Matrix& gate, const Matrix& up, int first, int wid
   }
   Flight<F, W> flight;
   flight.load(w, 0, min(gate.cols, staged_columns(R)));
+  let_next_start();
   float sum[W][R];
   dots<F, R, W>(w, x, rows.n, stage, false, flight, sum);
   if (threadIdx.x % kWarp != 0) return;
@@ -285,6 +286,7 @@ SPK_DEVICE void down_rows(const Matrix& down, int first, int hidden, const float
   for (int r = 0; r < W; ++r) w[r] = {down, min(first + r, hidden - 1)};
   Flight<F, W> flight;
   flight.load(w, 0, min(down.cols, staged_columns(R)));
+  let_next_start();
   const float* x[R];
 #pragma unroll
   for (int i = 0; i < R; ++i) x[i] = act + static_cast<i64>(rows.at[i]) * width;
@@ -306,7 +308,7 @@ SPK_DEVICE void down_rows(const Matrix& down, int first, int hidden, const float
 template <int F, int S, int R>
 __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
     expert_up(const ExpertsArgs a) {
-  start_after_previous();
+  wait_for_previous();
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   const int first0 = blockIdx.x * (group_rows(R) / 2);
   const int first = first0 + threadIdx.x / kWarp * (weight_rows(R) / 2);
@@ -333,7 +335,7 @@ __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
 template <int F, int S, int R>
 __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
     expert_down(const ExpertsArgs a) {
-  start_after_previous();
+  wait_for_previous();
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * weight_rows(R);
   ItemRows<R> rows;

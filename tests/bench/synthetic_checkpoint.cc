@@ -1,7 +1,8 @@
 // Writes a synthetic model as a checkpoint folder, and reads a folder's files as fast as they come:
 // what loading is measured with and against (docs/CUDA.md).
 //
-//   synthetic_checkpoint write NAME LAYERS FOLDER   shards of 2 GiB, and config.json
+//   synthetic_checkpoint write NAME LAYERS FOLDER   shards of 2 GiB, and config.json; LAYERS: whole
+//                                                   groups of the model's schedule
 //   synthetic_checkpoint read FOLDER                16 threads, direct reads of 4 MiB: GB/s
 #include "base/direct_file.h"
 #include "base/error.h"
