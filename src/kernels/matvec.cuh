@@ -1,6 +1,6 @@
 // Products of a few rows with stored matrices: a warp takes two or four weight rows and streams
-// them once, sixteen bytes a lane and load and eight loads in flight, for up to eight rows of x,
-// which lie in shared memory in the order in which the lanes want them.
+// them once, sixteen bytes a lane and load and six or eight loads in flight, for up to eight rows
+// of x, which lie in shared memory in the order in which the lanes want them.
 //
 // Row-invariant: the number of row i is, per lane, the sum over its chunks of 16 bytes in ascending
 // order, each the sum of its products in ascending order times its scale; then the butterfly over
@@ -69,37 +69,36 @@ SPK_DEVICE void add_chunk(const uint4 (&codes)[W], const float (&scale)[W], cons
   for (int r = 0; r < W; ++r)
 #pragma unroll
     for (int i = 0; i < R; ++i) part[r][i] = kIsScaled<F> ? 0.f : sum[r][i];
-      // By quads of numbers: a word of FP8, half a word of MXFP4, two of BF16, four of F32.
+  // As many words at a time as make at least four numbers: one of FP8 or MXFP4, two of BF16, four
+  // of
+  // F32.
+  constexpr int kWords = kPerWord >= 4 ? 1 : 4 / kPerWord, kAtOnce = kWords * kPerWord;
 #pragma unroll
-  for (int q = 0; q < Steps<F>::kQuads; ++q) {
-    float value[W][4];
+  for (int word = 0; word < 4; word += kWords) {
+    float value[W][kAtOnce];
 #pragma unroll
     for (int r = 0; r < W; ++r) {
-      if constexpr (kPerWord >= 4) {
-        float word[kPerWord];
-        decode<F>(word_of(codes[r], 4 * q / kPerWord), word);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) value[r][j] = word[4 * q % kPerWord + j];
-      } else {
+      for (int k = 0; k < kWords; ++k) {
+        float numbers[kPerWord];
+        decode<F>(word_of(codes[r], word + k), numbers);
 #pragma unroll
-        for (int k = 0; k < 4 / kPerWord; ++k) {
-          float word[kPerWord];
-          decode<F>(word_of(codes[r], 4 * q / kPerWord + k), word);
-#pragma unroll
-          for (int j = 0; j < kPerWord; ++j) value[r][k * kPerWord + j] = word[j];
-        }
+        for (int j = 0; j < kPerWord; ++j) value[r][k * kPerWord + j] = numbers[j];
       }
     }
 #pragma unroll
-    for (int i = 0; i < R; ++i) {
-      if (i >= n) break;
-      const float4 v = stage[i * kRow + q * kWarp];
+    for (int q = 0; q < kAtOnce / 4; ++q) {
 #pragma unroll
-      for (int r = 0; r < W; ++r) {
-        part[r][i] = fmaf(value[r][0], v.x, part[r][i]);
-        part[r][i] = fmaf(value[r][1], v.y, part[r][i]);
-        part[r][i] = fmaf(value[r][2], v.z, part[r][i]);
-        part[r][i] = fmaf(value[r][3], v.w, part[r][i]);
+      for (int i = 0; i < R; ++i) {
+        if (i >= n) break;
+        const float4 v = stage[i * kRow + (word * kPerWord / 4 + q) * kWarp];
+#pragma unroll
+        for (int r = 0; r < W; ++r) {
+          part[r][i] = fmaf(value[r][4 * q], v.x, part[r][i]);
+          part[r][i] = fmaf(value[r][4 * q + 1], v.y, part[r][i]);
+          part[r][i] = fmaf(value[r][4 * q + 2], v.z, part[r][i]);
+          part[r][i] = fmaf(value[r][4 * q + 3], v.w, part[r][i]);
+        }
       }
     }
   }
@@ -113,7 +112,9 @@ SPK_DEVICE void add_chunk(const uint4 (&codes)[W], const float (&scale)[W], cons
 // Codes and scales of a lane's chunks that are asked for before the first is used.
 template <int F, int W>
 struct Flight {
-  static constexpr int kChunks = 8 / W;
+  // Rows of 2,560 and 4,096 FP8 codes are 5 and 8 chunks: three at a time leave no turn with one,
+  // and the registers for a third block.
+  static constexpr int kChunks = W == 2 ? 3 : 2;
   uint4 codes[kChunks][W];
   float scale[kChunks][W];
 
@@ -190,7 +191,8 @@ SPK_DEVICE int rows_of_group(const ProductsArgs& a, int group, WeightRow (&w)[W]
 // Grid: (blocks that work off the groups in turns, batch, n / kMaxRowsInvariant). R: 1, 2, 4 or 8,
 // at least the rows of a block.
 template <int F, int R>
-__global__ void __launch_bounds__(kThreads, stream_blocks(R)) matvec(const ProductsArgs a) {
+__global__ void __launch_bounds__(kThreads, F == kMxfp4 ? 1 : stream_blocks(R))
+    matvec(const ProductsArgs a) {
   constexpr int W = weight_rows(R);
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   WeightRow w[W];
