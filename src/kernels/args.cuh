@@ -105,7 +105,7 @@ constexpr int group_rows(int rows) { return kWarps * weight_rows(rows); }
 // Columns of x that a block keeps in shared memory at a time: at most 32 KiB.
 constexpr int staged_columns(int rows) { return rows == 1 ? 4096 : rows <= 4 ? 2048 : 1024; }
 // Blocks of which the compiler keeps the registers free on a multiprocessor.
-constexpr int stream_blocks(int rows) { return rows == 1 ? 3 : rows == 2 ? 2 : 1; }
+constexpr int stream_blocks(int rows) { return rows <= 2 ? 2 : 1; }
 // Blocks that one multiprocessor takes at once; more groups than that are worked off in turns, so
 // that a block stages x once.
 constexpr int kStreamBlocks = 4;

@@ -1,5 +1,5 @@
 // Products of a few rows with stored matrices: a warp takes two or four weight rows and streams
-// them once, sixteen bytes a lane and load and six or eight loads in flight, for up to eight rows
+// them once, sixteen bytes a lane and load and eight loads in flight, for up to eight rows
 // of x, which lie in shared memory in the order in which the lanes want them.
 //
 // Row-invariant: the number of row i is, per lane, the sum over its chunks of 16 bytes in ascending
@@ -112,9 +112,7 @@ SPK_DEVICE void add_chunk(const uint4 (&codes)[W], const float (&scale)[W], cons
 // Codes and scales of a lane's chunks that are asked for before the first is used.
 template <int F, int W>
 struct Flight {
-  // Rows of 2,560 and 4,096 FP8 codes are 5 and 8 chunks: three at a time leave no turn with one,
-  // and the registers for a third block.
-  static constexpr int kChunks = W == 2 ? 3 : 2;
+  static constexpr int kChunks = 8 / W;
   uint4 codes[kChunks][W];
   float scale[kChunks][W];
 
