@@ -191,10 +191,11 @@ class CpuBackend final : public Backend {
   // y[i][at + r - first] = w[r] . x[i]
   void multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
                       float* const* y, int64_t at, bool direct, int worker);
+  int64_t panel_floats(int64_t rows, int64_t cols) const;
   // Whether this matrix takes rounded rows of x, and those rows: `count` of them, one verb at a
   // time.
-  bool takes_rounded(const Weight& w, bool direct) const {
-    return bf16_ && direct && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
+  bool takes_rounded(const Weight& w) const {
+    return bf16_ && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
   }
   std::span<uint16_t*> rounded_rows(int64_t count, int64_t cols);
   std::span<uint16_t*> round_rows(std::span<const float* const> x, int64_t cols);

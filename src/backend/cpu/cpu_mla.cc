@@ -116,11 +116,11 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
     }
   const bool few = direct(n);
   Inputs in{x_.data()};
-  if (takes_rounded(kv_b, few)) in.rounded = round_rows(x_, kv_b.cols).data();
+  if (takes_rounded(kv_b)) in.rounded = round_rows(x_, kv_b.cols).data();
   const int64_t block = std::min(round_up(shape_.v_dim, kLanes),
                                  block_rows(heads * shape_.v_dim, shape_.latent, few));
   const int64_t blocks = ceil_div(shape_.v_dim, block);
-  reserve_workers(block * shape_.latent);
+  reserve_workers(panel_floats(block, shape_.latent));
   run_tasks(heads * blocks, n * heads * shape_.v_dim * shape_.latent,
             [&](int64_t task, int worker) {
               const int64_t h = task / blocks, first = task % blocks * block;
@@ -149,7 +149,7 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
   if (low_rank) {
     rms_norm(t.q_a, w.q_a_norm, t.q_a);
     for (int64_t i = 0; i < n; ++i) queries[i] = row_of(t.q_a, i);
-    if (takes_rounded(w.q_b, true))
+    if (takes_rounded(w.q_b))
       low.rounded = round_rows({queries, static_cast<size_t>(n)}, shape_.q_lora).data();
     count(w.q_b);
   }
@@ -157,7 +157,7 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
   // pass over them once.
   const int64_t fair = ceil_div(heads, team_.size() * (positions <= kFewPositions ? 4 : 1));
   const int64_t group = std::min(fair, kAttendTile);
-  const bool rounded = takes_rounded(w.kv_b, true);
+  const bool rounded = takes_rounded(w.kv_b);
   const int64_t rounded_floats = bf16_size(latent) / 2;
   const int64_t floats = std::max(
       {kAbsorbRows * latent, attend_floats(kAttendTile), rounded ? n * rounded_floats : 0});
