@@ -56,6 +56,15 @@ float defined(const std::vector<uint8_t>& codes, const std::vector<float>& scale
   return total[0];
 }
 
+double relative_error(const std::vector<float>& got, const std::vector<float>& truth) {
+  double difference = 0, norm = 0;
+  for (size_t k = 0; k < got.size(); ++k) {
+    difference += std::pow(static_cast<double>(got[k]) - static_cast<double>(truth[k]), 2);
+    norm += std::pow(static_cast<double>(truth[k]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
 // matvec and panels, cut in two, for 1 to 15 rows of x.
 TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
   const cpu::Bf16Kernels* const kernels = cpu::select_bf16("avx512");
@@ -152,13 +161,7 @@ TEST(CpuBf16, ProductsStayNearAndRowsDoNotDependOnEachOther) {
         }
         const auto truth = v.read(alone, 0);
         for (size_t i = 1; i < v.size(); ++i) {
-          const auto got = v.read(alone, i);
-          double difference = 0, norm = 0;
-          for (size_t k = 0; k < got.size(); ++k) {
-            difference += std::pow(static_cast<double>(got[k]) - static_cast<double>(truth[k]), 2);
-            norm += std::pow(static_cast<double>(truth[k]), 2);
-          }
-          const double error = std::sqrt(difference / norm);
+          const double error = relative_error(v.read(alone, i), truth);
           const std::string isa = test::available_isas()[i - 1];
           EXPECT_LE(error, kBf16) << isa << " " << rows << "x" << cols;
           EXPECT_EQ(error > 1e-4, cpu::select_bf16(isa) != nullptr) << isa << ": who rounds?";
@@ -174,6 +177,39 @@ TEST(CpuBf16, ProductsStayNearAndRowsDoNotDependOnEachOther) {
           }
         }
       }
+    }
+  }
+}
+
+// Attention of a prompt: queries, cached rows and weights are rounded. A score is a sum of products
+// of unit normals over a square root, about `spread` in size, and off by kBf16 of that; so are its
+// weight and the sum. Other steps and other processors do not round.
+TEST(CpuBf16, AttentionOfAPromptStaysNear) {
+  const ModelShape shape = small_shape();
+  Verbs v(shape, 2, MoeKernel::kPacked, PrecisionMode::kFast);
+  const int64_t width = shape.latent + shape.rope, score = shape.nope + shape.rope;
+  const double spread = std::sqrt(static_cast<double>(width) / static_cast<double>(score));
+  for (auto [first, rows] :
+       {std::pair<int64_t, int64_t>{0, 9}, {60, 17}, {100, 1}, {900, 200}, {1010, 30}}) {
+    const auto latent =
+        v.rows(first + rows + 3, width, [&, end = first + rows](int64_t r, int64_t) {
+          return r < end ? v.normal() : NAN;  // what was never written must not be read
+        });
+    const auto q = v.random(rows, shape.heads * score);
+    const auto q_latent = v.random(rows, shape.heads * shape.latent);
+    const auto z = v.random(rows, shape.heads * shape.latent);
+    v.begin(StepKind::kPrefill, rows, first);
+    v.each([&](Backend& b, size_t i) {
+      LayerState state;
+      state.latent = latent[i];
+      b.latent_attend(q_latent[i], q[i], state, z[i]);
+    });
+    const auto truth = v.read(z, 0);
+    for (size_t i = 1; i < v.size(); ++i) {
+      const double error = relative_error(v.read(z, i), truth);
+      const std::string isa = test::available_isas()[i - 1];
+      EXPECT_LE(error, kBf16 * (2 + spread)) << isa << " first " << first << " rows " << rows;
+      EXPECT_EQ(error > 1e-4, cpu::select_bf16(isa) != nullptr) << isa << ": who rounds?";
     }
   }
 }

@@ -42,6 +42,10 @@ struct Bf16Kernels {
   void (*panels)(const Matrix& w, int64_t first, int64_t last, float* out);
   void (*panel_dots)(const float* panels, int64_t rows, int64_t cols, const uint16_t* const* x,
                      int64_t n, float* const* y, int64_t at);
+  // Panels of rounded floats w [rows, ldw] of `cols` columns: of its rows, or of its columns
+  // (across), which then are what panel_dots calls rows.
+  void (*float_panels)(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out);
+  void (*float_panels_across)(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out);
 };
 
 // Numbers of one rounded row.

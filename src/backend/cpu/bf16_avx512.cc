@@ -236,6 +236,55 @@ void panels(const Matrix& w, int64_t first, int64_t last, float* out) {
   }
 }
 
+void float_panels(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out) {
+  for (int64_t row = 0; row < rows; row += kLanes)
+    for (int64_t k = 0; k < cols; k += kBf16Columns) {
+      if (k % kFp8Block == 0) {
+        _mm512_storeu_ps(out, _mm512_set1_ps(1));
+        out += kLanes;
+      }
+      const int64_t left = cols - k < kBf16Columns ? cols - k : kBf16Columns;
+      for (int64_t half = 0; half < 2; ++half, out += kLanes * kLanes) {
+        __m512i v[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i) {
+          uint16_t rounded[kBf16Columns] = {};
+          if (row + i < rows) round_row(w + (row + i) * ldw + k, left, rounded);
+          v[i] = _mm512_loadu_si512(rounded + half * kPairs);
+        }
+        transpose(v);
+        for (int64_t j = 0; j < kLanes; ++j) _mm512_storeu_si512(out + j * kLanes, v[j]);
+      }
+    }
+}
+
+// The columns that number 2 j of a rounded block of 64 and its neighbour hold: this one and the
+// next.
+constexpr int64_t column_of_pair(int64_t j) {
+  return 16 * (j % 16 / 4) + 8 * (j / 16) + 2 * (j % 4);
+}
+
+void float_panels_across(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out) {
+  for (int64_t c = 0; c < cols; c += kLanes) {
+    const __mmask16 lanes =
+        static_cast<__mmask16>((1u << (cols - c < kLanes ? cols - c : kLanes)) - 1u);
+    for (int64_t k = 0; k < rows; k += kBf16Columns) {
+      if (k % kFp8Block == 0) {
+        _mm512_storeu_ps(out, _mm512_set1_ps(1));
+        out += kLanes;
+      }
+      for (int64_t j = 0; j < kPairs; ++j, out += kLanes) {
+        const int64_t row = k + column_of_pair(j);
+        const auto rounded = [&](int64_t r) {
+          const __m512 x = _mm512_maskz_loadu_ps(r < rows ? lanes : 0, w + r * ldw + c);
+          return _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+        };
+        _mm512_storeu_si512(out,
+                            _mm512_or_si512(rounded(row), _mm512_slli_epi32(rounded(row + 1), 16)));
+      }
+    }
+  }
+}
+
 __m512bh pair_of(const uint16_t* x) {
   int32_t pair;
   __builtin_memcpy(&pair, x, sizeof pair);
@@ -299,7 +348,8 @@ void panel_dots(const float* panel, int64_t rows, int64_t cols, const uint16_t* 
 }  // namespace
 
 const Bf16Kernels* bf16_avx512() {
-  static constexpr Bf16Kernels table{"avx512-bf16", round_row, matvec, panels, panel_dots};
+  static constexpr Bf16Kernels table{"avx512-bf16", round_row,          matvec, panels, panel_dots,
+                                     float_panels,  float_panels_across};
   return &table;
 }
 

@@ -36,13 +36,15 @@ int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
   return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), step), step, 256);
 }
 
-std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols) {
-  const int64_t floats = bf16_size(cols) / 2;
-  float* memory = grow(rounded_, rounded_bytes_, count * floats, "rounded activations");
-  rounded_rows_.resize(static_cast<size_t>(count));
-  for (uint16_t*& row : rounded_rows_) {
-    row = reinterpret_cast<uint16_t*>(memory);
-    memory += floats;
+std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols, int64_t more,
+                                              int64_t more_cols) {
+  const int64_t floats = bf16_size(cols) / 2, more_floats = bf16_size(more_cols) / 2;
+  float* memory =
+      grow(rounded_, rounded_bytes_, count * floats + more * more_floats, "rounded activations");
+  rounded_rows_.resize(static_cast<size_t>(count + more));
+  for (int64_t i = 0; i < count + more; ++i) {
+    rounded_rows_[static_cast<size_t>(i)] = reinterpret_cast<uint16_t*>(memory);
+    memory += i < count ? floats : more_floats;
   }
   return rounded_rows_;
 }

@@ -160,7 +160,7 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
   const bool rounded = takes_rounded(w.kv_b);
   const int64_t rounded_floats = bf16_size(latent) / 2;
   const int64_t floats = std::max(
-      {kAbsorbRows * latent, attend_floats(kAttendTile), rounded ? n * rounded_floats : 0});
+      {kAbsorbRows * latent, attend_floats(kAttendTile, false), rounded ? n * rounded_floats : 0});
   reserve_workers(floats);
   const Matrix kv_b = matrix_of(w.kv_b);
   const int64_t work =
@@ -178,7 +178,7 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
       for (int64_t i = 0; i < n; ++i) rope_head(q, i, h);
       absorb(kv_b, q, t.q_latent, h, 0, latent, memory);
     }
-    const Attention a{t.q_latent, q, state.latent, t.z, kAttendTile, first, last - first};
+    const Attention a{t.q_latent, q, state.latent, t.z, kAttendTile, false, first, last - first};
     const int64_t count = n * (last - first);
     for (int64_t u = 0; u < count; u += kAttendTile)
       attend_tile(a, u, std::min(kAttendTile, count - u), memory);
