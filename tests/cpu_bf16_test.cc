@@ -130,6 +130,69 @@ TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
     }
 }
 
+// Columns of a piece of a matrix: pairs of weight rows in one lane, the odd one first, 64 rows
+// times their scale.
+TEST(CpuBf16, TheTransposeIsItsDefinitionBitForBit) {
+  const cpu::Bf16Kernels* const kernels = cpu::select_bf16("avx512");
+  if (!kernels) GTEST_SKIP() << "no instruction set AVX-512 BF16 with VBMI";
+  std::mt19937_64 random(4);
+  std::normal_distribution<float> normal;
+  for (int64_t cols : {64, 128, 200, 512}) {
+    constexpr int64_t kRows = 320, kFirst = 64, kTaken = 192, kMost = 9;
+    const int64_t blocks = ceil_div(cols, int64_t{128});
+    std::vector<uint8_t> codes(static_cast<size_t>(kRows * cols));
+    for (uint8_t& c : codes) {
+      c = static_cast<uint8_t>(random());
+      if ((c & 0x7f) == 0x7f) c = 0;
+    }
+    std::vector<float> kept;  // as the back end keeps them: times 256
+    for (int64_t i = 0; i < 3 * blocks; ++i) kept.push_back(2.56f * std::exp2(normal(random)));
+    const cpu::Matrix w{Format::kFp8, kRows, cols, codes.data(),
+                        reinterpret_cast<const uint8_t*>(kept.data())};
+    std::vector<std::vector<float>> x(kMost);
+    std::vector<std::vector<uint16_t>> rounded(kMost, std::vector<uint16_t>(kTaken));
+    std::vector<const uint16_t*> in;
+    for (size_t i = 0; i < kMost; ++i) {
+      for (int64_t r = 0; r < kTaken; ++r) x[i].push_back(normal(random));
+      kernels->round(x[i].data(), kTaken, rounded[i].data());
+      in.push_back(rounded[i].data());
+    }
+    for (int64_t n = 1; n <= kMost; ++n)
+      for (int64_t from = 0; from < cols; from += 128) {
+        const int64_t to = std::min(cols, from + 384);
+        // One number more: what is behind the last column must stay.
+        std::vector<std::vector<float>> y(
+            kMost, std::vector<float>(static_cast<size_t>(to - from) + 1, 7));
+        std::vector<float*> out;
+        for (auto& row : y) out.push_back(row.data());
+        kernels->matvec_across(w, kFirst, kTaken, from, to, in.data(), n, out.data());
+        for (int64_t i = 0; i < n; ++i) {
+          const auto at = static_cast<size_t>(i);
+          for (int64_t c = from; c < to; ++c) {
+            float total = 0;
+            for (int64_t r = 0; r < kTaken; r += 64) {
+              float sum = 0;
+              for (int64_t pair = 0; pair < 64; pair += 2)
+                for (int64_t odd = 1; odd >= 0; --odd) {
+                  const int64_t row = r + column_of(pair + odd);
+                  const auto code = codes[static_cast<size_t>((kFirst + row) * cols + c)];
+                  sum =
+                      std::fma(e4m3_to_float(code) * 0x1p-8f,
+                               bf16_to_float(float_to_bf16(x[at][static_cast<size_t>(row)])), sum);
+                }
+              const int64_t block = (kFirst + r) / 128 * blocks + c / 128;
+              total = std::fma(sum, kept[static_cast<size_t>(block)], total);
+            }
+            ASSERT_EQ(std::bit_cast<uint32_t>(y[at][static_cast<size_t>(c - from)]),
+                      std::bit_cast<uint32_t>(total))
+                << "cols " << cols << " n " << n << " column " << c;
+          }
+          ASSERT_EQ(y[at].back(), 7.f);
+        }
+      }
+  }
+}
+
 // All instruction sets, with and without a BF16 table, through the verbs that use it. Rows of a
 // verify pass have the bits of the row alone, and so have rows of a prompt.
 TEST(CpuBf16, ProductsStayNearAndRowsDoNotDependOnEachOther) {

@@ -36,6 +36,10 @@ struct Bf16Kernels {
   // As Kernels::matvec, for kFp8 and kFp8Row.
   void (*matvec)(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x, int64_t n,
                  float* const* y, int64_t at);
+  // The transpose times rows: y[i][c] = sum over r < rows of w[first + r][c] x[i][r] for columns
+  // [from, to). kFp8; first and rows are multiples of 64, from of 128; any n.
+  void (*matvec_across)(const Matrix& w, int64_t first, int64_t rows, int64_t from, int64_t to,
+                        const uint16_t* const* x, int64_t n, float* const* y);
   // As Kernels::panels and panel_dots; a panel's memory is bf16_panel_floats() long, any n. In each
   // panel, for every block of 128 columns: sixteen scales, then pairs of columns in the order of
   // round(), [pair][16 rows][2].

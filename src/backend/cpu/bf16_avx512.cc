@@ -179,6 +179,81 @@ void matvec(const Matrix& w, int64_t first, int64_t last, const uint16_t* const*
                               : matvec_of<false>(w, first, last, x, n, y, at);
 }
 
+// ---- products with the transpose ----
+
+// The columns that number 2 j of a rounded block of 64 and its neighbour hold: this one and the
+// next.
+constexpr int64_t column_of_pair(int64_t j) {
+  return 16 * (j % 16 / 4) + 8 * (j / 16) + 2 * (j % 4);
+}
+
+__m512bh pair_of(const uint16_t* x) {
+  int32_t pair;
+  __builtin_memcpy(&pair, x, sizeof pair);
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+}
+
+// Columns [k, k + 64) for N rows of x. Bytes of two weight rows are interleaved before they are
+// widened, so that a lane holds the pair that meets a pair of x.
+template <int N>
+inline void across(const Matrix& w, int64_t first, int64_t rows, int64_t k,
+                   const uint16_t* const* x, float* const* y, int64_t at, const Decoder& decode) {
+  const int64_t cols = w.cols, blocks = (cols + kFp8Block - 1) / kFp8Block;
+  const __mmask64 there =
+      cols - k >= kBf16Columns ? ~__mmask64{0} : (__mmask64{1} << (cols - k)) - 1;
+  // sum[n][v]: columns 16 l + 4 v + 0..3 in quarter l
+  __m512 sum[N][4], total[N][4];
+  for (int n = 0; n < N; ++n)
+    for (int v = 0; v < 4; ++v) total[n][v] = _mm512_setzero_ps();
+  for (int64_t r = 0; r < rows; r += kBf16Columns) {
+    for (int n = 0; n < N; ++n)
+      for (int v = 0; v < 4; ++v) sum[n][v] = _mm512_setzero_ps();
+    for (int64_t j = 0; j < kBf16Columns / 2; ++j) {
+      const uint8_t* codes = w.codes + (first + r + column_of_pair(j)) * cols + k;
+      const __m512i even = _mm512_maskz_loadu_epi8(there, codes);
+      const __m512i odd = _mm512_maskz_loadu_epi8(there, codes + cols);
+      __m512bh pairs[4];
+      decode(_mm512_unpacklo_epi8(even, odd), pairs[0], pairs[1]);
+      decode(_mm512_unpackhi_epi8(even, odd), pairs[2], pairs[3]);
+      for (int n = 0; n < N; ++n) {
+        const __m512bh in = pair_of(x[n] + r + 2 * j);
+        for (int v = 0; v < 4; ++v) sum[n][v] = _mm512_dpbf16_ps(sum[n][v], pairs[v], in);
+      }
+    }
+    const int64_t block = (first + r) / kFp8Block * blocks + k / kFp8Block;
+    const __m512 scale = _mm512_set1_ps(load_float(w.scales + block * 4));
+    for (int n = 0; n < N; ++n)
+      for (int v = 0; v < 4; ++v) total[n][v] = _mm512_fmadd_ps(sum[n][v], scale, total[n][v]);
+  }
+  for (int n = 0; n < N; ++n) {
+    const __m512* t = total[n];
+    const __m512 a = _mm512_shuffle_f32x4(t[0], t[1], 0x44),
+                 b = _mm512_shuffle_f32x4(t[2], t[3], 0x44);
+    const __m512 c = _mm512_shuffle_f32x4(t[0], t[1], 0xee),
+                 d = _mm512_shuffle_f32x4(t[2], t[3], 0xee);
+    const __m512 out[4] = {_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd),
+                           _mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd)};
+    for (int64_t v = 0; v < 4 && k + 16 * v < cols; ++v) {
+      const int64_t left = cols - k - 16 * v;
+      _mm512_mask_storeu_ps(
+          y[n] + at + 16 * v,
+          left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1u << left) - 1u), out[v]);
+    }
+  }
+}
+
+void matvec_across(const Matrix& w, int64_t first, int64_t rows, int64_t from, int64_t to,
+                   const uint16_t* const* x, int64_t n, float* const* y) {
+  const Decoder decode;
+  for (int64_t k = from; k < to; k += kBf16Columns) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) across<4>(w, first, rows, k, x + i, y + i, k - from, decode);
+    if (n - i == 3) across<3>(w, first, rows, k, x + i, y + i, k - from, decode);
+    if (n - i == 2) across<2>(w, first, rows, k, x + i, y + i, k - from, decode);
+    if (n - i == 1) across<1>(w, first, rows, k, x + i, y + i, k - from, decode);
+  }
+}
+
 // ---- panels ----
 
 constexpr int64_t kPairs = kBf16Columns / 2;
@@ -257,12 +332,6 @@ void float_panels(const float* w, int64_t ldw, int64_t rows, int64_t cols, float
     }
 }
 
-// The columns that number 2 j of a rounded block of 64 and its neighbour hold: this one and the
-// next.
-constexpr int64_t column_of_pair(int64_t j) {
-  return 16 * (j % 16 / 4) + 8 * (j / 16) + 2 * (j % 4);
-}
-
 void float_panels_across(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out) {
   for (int64_t c = 0; c < cols; c += kLanes) {
     const __mmask16 lanes =
@@ -283,12 +352,6 @@ void float_panels_across(const float* w, int64_t ldw, int64_t rows, int64_t cols
       }
     }
   }
-}
-
-__m512bh pair_of(const uint16_t* x) {
-  int32_t pair;
-  __builtin_memcpy(&pair, x, sizeof pair);
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
 // M rows of x times P panels; the last panel has `lanes` rows of weights. Two panels and six rows
@@ -348,8 +411,8 @@ void panel_dots(const float* panel, int64_t rows, int64_t cols, const uint16_t* 
 }  // namespace
 
 const Bf16Kernels* bf16_avx512() {
-  static constexpr Bf16Kernels table{"avx512-bf16", round_row,          matvec, panels, panel_dots,
-                                     float_panels,  float_panels_across};
+  static constexpr Bf16Kernels table{"avx512-bf16", round_row,  matvec,       matvec_across,
+                                     panels,        panel_dots, float_panels, float_panels_across};
   return &table;
 }
 

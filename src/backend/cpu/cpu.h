@@ -230,6 +230,7 @@ class CpuBackend final : public Backend {
   void rope_head(const Rows& q, int64_t row, int64_t head);
   void absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent, int64_t head, int64_t first,
               int64_t columns, float* decoded);
+  int64_t absorb_floats(int64_t columns) const;
   void gate_value(float* o, const float* gates, int64_t head) const;
   int64_t attended_bytes(int64_t rows, const LayerState& state) const;
   void fused_mla(const Mla& w, const LayerState& state, const Scratch& t);
