@@ -210,6 +210,9 @@ inline void across(const Matrix& w, int64_t first, int64_t rows, int64_t k,
       for (int v = 0; v < 4; ++v) sum[n][v] = _mm512_setzero_ps();
     for (int64_t j = 0; j < kBf16Columns / 2; ++j) {
       const uint8_t* codes = w.codes + (first + r + column_of_pair(j)) * cols + k;
+      // Rows lie apart: no read-ahead finds the next columns.
+      __builtin_prefetch(codes + kBf16Columns);
+      __builtin_prefetch(codes + cols + kBf16Columns);
       const __m512i even = _mm512_maskz_loadu_epi8(there, codes);
       const __m512i odd = _mm512_maskz_loadu_epi8(there, codes + cols);
       __m512bh pairs[4];
