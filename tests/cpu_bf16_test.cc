@@ -27,9 +27,10 @@ int64_t column_of(int64_t at) {
   return 16 * run + 8 * half + at % 8;
 }
 
-// One output: lanes of column pairs, the odd one first, blocks of 128 columns times their scale.
+// One output: lanes of column pairs (16 in matvec, one in panels), the odd one first, blocks of 128
+// columns times their scale.
 float defined(const std::vector<uint8_t>& codes, const std::vector<float>& scales, bool by_row,
-              int64_t cols, int64_t row, const std::vector<float>& x) {
+              int64_t cols, int64_t row, const std::vector<float>& x, int64_t lanes) {
   float total[16] = {}, sum[16] = {};
   for (int64_t k = 0; k < cols; k += 64) {
     for (int64_t half = 0; half < 64; half += 32)
@@ -39,23 +40,33 @@ float defined(const std::vector<uint8_t>& codes, const std::vector<float>& scale
           if (c >= cols) continue;  // zeros change nothing
           const float w = e4m3_to_float(codes[static_cast<size_t>(row * cols + c)]) * 0x1p-8f;
           const float a = bf16_to_float(float_to_bf16(x[static_cast<size_t>(c)]));
-          sum[lane] = std::fma(w, a, sum[lane]);
+          sum[lane % lanes] = std::fma(w, a, sum[lane % lanes]);
         }
     if (k % 128 == 0 && cols - k > 64) continue;
     const int64_t blocks = ceil_div(cols, int64_t{128});
     const float scale =
         scales[static_cast<size_t>(by_row ? row : row / 128 * blocks + k / 128)] * 256;
-    for (int64_t lane = 0; lane < 16; ++lane) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
       total[lane] = std::fma(sum[lane], scale, total[lane]);
       sum[lane] = 0;
     }
   }
-  for (int64_t step : {8, 4, 2, 1})
+  for (int64_t step = lanes / 2; step > 0; step /= 2)
     for (int64_t lane = 0; lane < step; ++lane) total[lane] += total[lane + step];
   return total[0];
 }
 
-TEST(CpuBf16, MatvecIsItsDefinitionBitForBit) {
+double relative_error(const std::vector<float>& got, const std::vector<float>& truth) {
+  double difference = 0, norm = 0;
+  for (size_t k = 0; k < got.size(); ++k) {
+    difference += std::pow(static_cast<double>(got[k]) - static_cast<double>(truth[k]), 2);
+    norm += std::pow(static_cast<double>(truth[k]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+// matvec and panels, cut in two, for 1 to 15 rows of x.
+TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
   const cpu::Bf16Kernels* const kernels = cpu::select_bf16("avx512");
   if (!kernels) GTEST_SKIP() << "no instruction set AVX-512 BF16 with VBMI";
   std::mt19937_64 random(3);
@@ -76,34 +87,114 @@ TEST(CpuBf16, MatvecIsItsDefinitionBitForBit) {
       for (float s : scales) kept.push_back(s * 256);
       const cpu::Matrix w{by_row ? Format::kFp8Row : Format::kFp8, rows, cols, codes.data(),
                           reinterpret_cast<const uint8_t*>(kept.data())};
-      std::vector<std::vector<float>> x(8);
-      std::vector<std::vector<uint16_t>> rounded(8);
+      constexpr size_t kMost = 15;
+      std::vector<std::vector<float>> x(kMost);
+      std::vector<std::vector<uint16_t>> rounded(kMost);
       std::vector<const uint16_t*> in;
-      for (size_t i = 0; i < 8; ++i) {
+      for (size_t i = 0; i < kMost; ++i) {
         for (int64_t c = 0; c < cols; ++c) x[i].push_back(normal(random));
         rounded[i].resize(static_cast<size_t>(cpu::bf16_size(cols)));
         kernels->round(x[i].data(), cols, rounded[i].data());
         in.push_back(rounded[i].data());
       }
-      for (int64_t n : {1, 2, 3, 4, 5, 6, 7, 8}) {
-        std::vector<std::vector<float>> y(8, std::vector<float>(static_cast<size_t>(rows), NAN));
-        std::vector<float*> out;
-        for (auto& row : y) out.push_back(row.data());
-        kernels->matvec(w, 0, 7, in.data(), n, out.data(), 0);
-        kernels->matvec(w, 7, rows, in.data(), n, out.data(), 7);
-        for (int64_t i = 0; i < n; ++i)
-          for (int64_t r = 0; r < rows; r += n == 1 ? 1 : 10) {
-            const float truth = defined(codes, scales, by_row, cols, r, x[static_cast<size_t>(i)]);
-            ASSERT_EQ(std::bit_cast<uint32_t>(y[static_cast<size_t>(i)][static_cast<size_t>(r)]),
-                      std::bit_cast<uint32_t>(truth))
-                << "cols " << cols << " n " << n << " row " << r << " by row " << by_row;
+      std::vector<float> panels(static_cast<size_t>(cpu::bf16_panel_floats(rows, cols)));
+      for (const int64_t lanes : {16, 1})
+        for (int64_t n = 1; n <= (lanes == 1 ? 15 : 8); ++n) {
+          std::vector<std::vector<float>> y(kMost,
+                                            std::vector<float>(static_cast<size_t>(rows), NAN));
+          std::vector<float*> out;
+          for (auto& row : y) out.push_back(row.data());
+          for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 7}, {7, rows}}) {
+            if (lanes == 16) {
+              kernels->matvec(w, first, last, in.data(), n, out.data(), first);
+            } else {
+              float& behind =
+                  panels[static_cast<size_t>(cpu::bf16_panel_floats(last - first, cols))];
+              behind = 7;
+              kernels->panels(w, first, last, panels.data());
+              ASSERT_EQ(behind, 7.f);
+              kernels->panel_dots(panels.data(), last - first, cols, in.data(), n, out.data(),
+                                  first);
+            }
           }
-      }
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t r = 0; r < rows; r += n == 1 ? 1 : 10) {
+              const auto at = static_cast<size_t>(i);
+              const float truth = defined(codes, scales, by_row, cols, r, x[at], lanes);
+              ASSERT_EQ(std::bit_cast<uint32_t>(y[at][static_cast<size_t>(r)]),
+                        std::bit_cast<uint32_t>(truth))
+                  << "cols " << cols << " n " << n << " row " << r << " by row " << by_row
+                  << " lanes " << lanes;
+            }
+        }
     }
 }
 
-// All instruction sets, with and without a BF16 table, through the verbs that use it: two numbers
-// an activation in matmul, one in logits. Rows of a verify pass have the bits of the row alone.
+// Columns of a piece of a matrix: pairs of weight rows in one lane, the odd one first, 64 rows
+// times their scale.
+TEST(CpuBf16, TheTransposeIsItsDefinitionBitForBit) {
+  const cpu::Bf16Kernels* const kernels = cpu::select_bf16("avx512");
+  if (!kernels) GTEST_SKIP() << "no instruction set AVX-512 BF16 with VBMI";
+  std::mt19937_64 random(4);
+  std::normal_distribution<float> normal;
+  for (int64_t cols : {64, 128, 200, 512}) {
+    constexpr int64_t kRows = 320, kFirst = 64, kTaken = 192, kMost = 9;
+    const int64_t blocks = ceil_div(cols, int64_t{128});
+    std::vector<uint8_t> codes(static_cast<size_t>(kRows * cols));
+    for (uint8_t& c : codes) {
+      c = static_cast<uint8_t>(random());
+      if ((c & 0x7f) == 0x7f) c = 0;
+    }
+    std::vector<float> kept;  // as the back end keeps them: times 256
+    for (int64_t i = 0; i < 3 * blocks; ++i) kept.push_back(2.56f * std::exp2(normal(random)));
+    const cpu::Matrix w{Format::kFp8, kRows, cols, codes.data(),
+                        reinterpret_cast<const uint8_t*>(kept.data())};
+    std::vector<std::vector<float>> x(kMost);
+    std::vector<std::vector<uint16_t>> rounded(kMost, std::vector<uint16_t>(kTaken));
+    std::vector<const uint16_t*> in;
+    for (size_t i = 0; i < kMost; ++i) {
+      for (int64_t r = 0; r < kTaken; ++r) x[i].push_back(normal(random));
+      kernels->round(x[i].data(), kTaken, rounded[i].data());
+      in.push_back(rounded[i].data());
+    }
+    for (int64_t n = 1; n <= kMost; ++n)
+      for (int64_t from = 0; from < cols; from += 128) {
+        const int64_t to = std::min(cols, from + 384);
+        // One number more: what is behind the last column must stay.
+        std::vector<std::vector<float>> y(
+            kMost, std::vector<float>(static_cast<size_t>(to - from) + 1, 7));
+        std::vector<float*> out;
+        for (auto& row : y) out.push_back(row.data());
+        kernels->matvec_across(w, kFirst, kTaken, from, to, in.data(), n, out.data());
+        for (int64_t i = 0; i < n; ++i) {
+          const auto at = static_cast<size_t>(i);
+          for (int64_t c = from; c < to; ++c) {
+            float total = 0;
+            for (int64_t r = 0; r < kTaken; r += 64) {
+              float sum = 0;
+              for (int64_t pair = 0; pair < 64; pair += 2)
+                for (int64_t odd = 1; odd >= 0; --odd) {
+                  const int64_t row = r + column_of(pair + odd);
+                  const auto code = codes[static_cast<size_t>((kFirst + row) * cols + c)];
+                  sum =
+                      std::fma(e4m3_to_float(code) * 0x1p-8f,
+                               bf16_to_float(float_to_bf16(x[at][static_cast<size_t>(row)])), sum);
+                }
+              const int64_t block = (kFirst + r) / 128 * blocks + c / 128;
+              total = std::fma(sum, kept[static_cast<size_t>(block)], total);
+            }
+            ASSERT_EQ(std::bit_cast<uint32_t>(y[at][static_cast<size_t>(c - from)]),
+                      std::bit_cast<uint32_t>(total))
+                << "cols " << cols << " n " << n << " column " << c;
+          }
+          ASSERT_EQ(y[at].back(), 7.f);
+        }
+      }
+  }
+}
+
+// All instruction sets, with and without a BF16 table, through the verbs that use it. Rows of a
+// verify pass have the bits of the row alone, and so have rows of a prompt.
 TEST(CpuBf16, ProductsStayNearAndRowsDoNotDependOnEachOther) {
   Verbs v(small_shape(), 2, MoeKernel::kPacked, PrecisionMode::kFast);
   for (auto [rows, cols] :
@@ -125,34 +216,63 @@ TEST(CpuBf16, ProductsStayNearAndRowsDoNotDependOnEachOther) {
         const Rows in = x[i].slice_rows(first, n);
         head ? v.backend(i).logits(in, heads[i], y) : v.backend(i).matmul(in, w[i], y);
       };
-      const auto alone = v.rows(8, rows, [](int64_t, int64_t) { return NAN; });
-      for (int64_t r = 0; r < 8; ++r) {
-        v.begin(StepKind::kDecode, 1, r);
-        v.each([&](Backend&, size_t i) { product(i, r, 1, alone[i].slice_rows(r, 1)); });
-      }
-      const auto truth = v.read(alone, 0);
-      for (size_t i = 1; i < v.size(); ++i) {
-        const auto got = v.read(alone, i);
-        double difference = 0, norm = 0;
-        for (size_t k = 0; k < got.size(); ++k) {
-          difference += std::pow(static_cast<double>(got[k]) - static_cast<double>(truth[k]), 2);
-          norm += std::pow(static_cast<double>(truth[k]), 2);
+      for (const StepKind kind : {StepKind::kVerify, StepKind::kPrefill}) {
+        const auto alone = v.rows(8, rows, [](int64_t, int64_t) { return NAN; });
+        for (int64_t r = 0; r < 8; ++r) {
+          v.begin(kind == StepKind::kVerify ? StepKind::kDecode : kind, 1, r);
+          v.each([&](Backend&, size_t i) { product(i, r, 1, alone[i].slice_rows(r, 1)); });
         }
-        const double error = std::sqrt(difference / norm);
-        const std::string isa = test::available_isas()[i - 1];
-        EXPECT_LE(error, kBf16) << isa << " " << rows << "x" << cols;
-        EXPECT_EQ(error > 1e-4, cpu::select_bf16(isa) != nullptr) << isa << ": who rounds?";
-      }
-      for (int64_t n = 2; n <= 8; ++n) {
-        const auto y = v.rows(n, rows, [](int64_t, int64_t) { return NAN; });
-        v.begin(StepKind::kVerify, n, 0);
+        const auto truth = v.read(alone, 0);
         for (size_t i = 1; i < v.size(); ++i) {
-          product(i, 0, n, y[i]);
-          const auto many = v.read(y, i), one = v.read(alone, i);
-          EXPECT_TRUE(std::equal(many.begin(), many.end(), one.begin()))
-              << v.backend(i).description() << " n " << n;
+          const double error = relative_error(v.read(alone, i), truth);
+          const std::string isa = test::available_isas()[i - 1];
+          EXPECT_LE(error, kBf16) << isa << " " << rows << "x" << cols;
+          EXPECT_EQ(error > 1e-4, cpu::select_bf16(isa) != nullptr) << isa << ": who rounds?";
+        }
+        for (int64_t n = 2; n <= 8; ++n) {
+          const auto y = v.rows(n, rows, [](int64_t, int64_t) { return NAN; });
+          v.begin(kind, n, 0);
+          for (size_t i = 1; i < v.size(); ++i) {
+            product(i, 0, n, y[i]);
+            const auto many = v.read(y, i), one = v.read(alone, i);
+            EXPECT_TRUE(std::equal(many.begin(), many.end(), one.begin()))
+                << v.backend(i).description() << " n " << n;
+          }
         }
       }
+    }
+  }
+}
+
+// Attention of a prompt: queries, cached rows and weights are rounded. A score is a sum of products
+// of unit normals over a square root, about `spread` in size, and off by kBf16 of that; so are its
+// weight and the sum. Other steps and other processors do not round.
+TEST(CpuBf16, AttentionOfAPromptStaysNear) {
+  const ModelShape shape = small_shape();
+  Verbs v(shape, 2, MoeKernel::kPacked, PrecisionMode::kFast);
+  const int64_t width = shape.latent + shape.rope, score = shape.nope + shape.rope;
+  const double spread = std::sqrt(static_cast<double>(width) / static_cast<double>(score));
+  for (auto [first, rows] :
+       {std::pair<int64_t, int64_t>{0, 9}, {60, 17}, {100, 1}, {900, 200}, {1010, 30}}) {
+    const auto latent =
+        v.rows(first + rows + 3, width, [&, end = first + rows](int64_t r, int64_t) {
+          return r < end ? v.normal() : NAN;  // what was never written must not be read
+        });
+    const auto q = v.random(rows, shape.heads * score);
+    const auto q_latent = v.random(rows, shape.heads * shape.latent);
+    const auto z = v.random(rows, shape.heads * shape.latent);
+    v.begin(StepKind::kPrefill, rows, first);
+    v.each([&](Backend& b, size_t i) {
+      LayerState state;
+      state.latent = latent[i];
+      b.latent_attend(q_latent[i], q[i], state, z[i]);
+    });
+    const auto truth = v.read(z, 0);
+    for (size_t i = 1; i < v.size(); ++i) {
+      const double error = relative_error(v.read(z, i), truth);
+      const std::string isa = test::available_isas()[i - 1];
+      EXPECT_LE(error, kBf16 * (2 + spread)) << isa << " first " << first << " rows " << rows;
+      EXPECT_EQ(error > 1e-4, cpu::select_bf16(isa) != nullptr) << isa << ": who rounds?";
     }
   }
 }

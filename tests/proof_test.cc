@@ -200,8 +200,9 @@ TEST(DepthPolicy, GivesUpOnDraftsThatAreNeverRight) {
 }
 
 // Tokens per second of 256 tokens with the automatic depth, over plain decoding: a machine on which
-// a draft costs `draft_cost` plain steps, a text whose drafts are right with this probability.
-double gain(DepthPolicy& policy, double right, double draft_cost, uint64_t seed) {
+// a draft costs `draft_cost` plain steps, a text whose drafts are right with this probability. The
+// first `cold` cycles that draft take twice as long.
+double gain(DepthPolicy& policy, double right, double draft_cost, uint64_t seed, int cold = 0) {
   constexpr int kTokens = 256;
   policy.begin_answer();
   double seconds = 0;
@@ -215,6 +216,7 @@ double gain(DepthPolicy& policy, double right, double draft_cost, uint64_t seed)
       ++r.count;
     const double noise = 0.9 + 0.2 * uniform_at(seed, 1, cycle, 0);
     r.verify_seconds = (1 + draft_cost * r.drafted) * noise;
+    if (r.drafted > 0 && cold-- > 0) r.verify_seconds *= 2;
     policy.observe(r);
     seconds += r.verify_seconds;
     tokens += r.count;
@@ -251,6 +253,25 @@ TEST(DepthPolicy, OneInterruptedCycleDoesNotDecide) {
   slow.verify_seconds = 1000;
   policy.observe(slow);
   EXPECT_GT(gain(policy, 0.9, 0.3, 2), 1.4);
+}
+
+// The first cycles that draft meet cold memory. What they cost must not keep a text from the depth
+// that suits it: from the second answer on it is found.
+TEST(DepthPolicy, ColdFirstCyclesDoNotDecide) {
+  for (double draft_cost : {0.35, 0.5}) {
+    DepthPolicy policy(kAutoDepth, kMaxDrafts);
+    gain(policy, 0.97, draft_cost, 1, 4);
+    double tokens = 1, best = 1;
+    for (int depth = 1; depth <= kMaxDrafts; ++depth) {
+      tokens += std::pow(0.97, depth);
+      best = std::max(best, tokens / (1 + draft_cost * depth));
+    }
+    double sum = 0;
+    constexpr int kAnswers = 4;
+    for (uint64_t answer = 2; answer < 2 + kAnswers; ++answer)
+      sum += gain(policy, 0.97, draft_cost, answer);
+    EXPECT_GT(sum / kAnswers, 0.95 * best) << "a draft costs " << draft_cost;
+  }
 }
 
 }  // namespace

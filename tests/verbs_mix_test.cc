@@ -302,10 +302,10 @@ TEST_P(MlaVerbs, FlashShapeAndYarnFactor) {
 }
 
 // A row's result must not depend on the rows beside it nor on the team: 1 thread, 2, and 7 (which
-// share out segments).
+// share out segments). Precision fast has another loop for prompts.
 TEST(CpuMla, RowsAndTeamsDoNotMatter) {
   const ModelShape shape = small_shape();
-  const int64_t rows = 6, first = 3000, width = shape.latent + shape.rope;
+  const int64_t rows = 50, first = 3000, width = shape.latent + shape.rope;
   Verbs source(shape, 1);
   const auto random_rows = [&](int64_t n, int64_t cols) {
     std::vector<double> x(static_cast<size_t>(n * cols));
@@ -315,34 +315,38 @@ TEST(CpuMla, RowsAndTeamsDoNotMatter) {
   const auto cache = random_rows(first + rows, width);
   const auto ql = random_rows(rows, shape.heads * shape.latent);
   const auto q = random_rows(rows, shape.heads * (shape.nope + shape.rope));
-  std::vector<float> truth;
-  for (int threads : {1, 2, 7}) {
-    const auto b = make_cpu_backend({threads, 0, "", false});
-    b->prepare(shape);
-    const auto put = [&](const std::vector<double>& x, int64_t n) {
-      const auto cols = static_cast<int64_t>(x.size()) / n;
-      const Rows r{b->alloc(x.size() * sizeof(float), "test"), 0, n, cols, cols};
-      b->write(x.data(), r);
-      return r;
-    };
-    LayerState state;
-    state.latent = put(cache, first + rows);
-    const Rows ql_rows = put(ql, rows), q_rows = put(q, rows), z = put(ql, rows);
-    for (int64_t together : {6, 1, 4}) {
-      for (int64_t at = 0; at < rows; at += together) {
-        const int64_t n = std::min(together, rows - at);
-        Step step;
-        step.kind = StepKind::kPrefill;
-        step.rows = n;
-        step.first_position = first + at;
-        b->begin(step);
-        b->latent_attend(ql_rows.slice_rows(at, n), q_rows.slice_rows(at, n), state,
-                         z.slice_rows(at, n));
+  for (const PrecisionMode precision : {PrecisionMode::kExact, PrecisionMode::kFast}) {
+    std::vector<float> truth;
+    for (int threads : {1, 2, 7}) {
+      BackendOptions options{threads, 0, "", false};
+      options.precision = precision;
+      const auto b = make_cpu_backend(options);
+      b->prepare(shape);
+      const auto put = [&](const std::vector<double>& x, int64_t n) {
+        const auto cols = static_cast<int64_t>(x.size()) / n;
+        const Rows r{b->alloc(x.size() * sizeof(float), "test"), 0, n, cols, cols};
+        b->write(x.data(), r);
+        return r;
+      };
+      LayerState state;
+      state.latent = put(cache, first + rows);
+      const Rows ql_rows = put(ql, rows), q_rows = put(q, rows), z = put(ql, rows);
+      for (int64_t together : {rows, int64_t{1}, int64_t{4}}) {
+        for (int64_t at = 0; at < rows; at += together) {
+          const int64_t n = std::min(together, rows - at);
+          Step step;
+          step.kind = StepKind::kPrefill;
+          step.rows = n;
+          step.first_position = first + at;
+          b->begin(step);
+          b->latent_attend(ql_rows.slice_rows(at, n), q_rows.slice_rows(at, n), state,
+                           z.slice_rows(at, n));
+        }
+        std::vector<float> got(ql.size());
+        b->read(z, got.data());
+        if (truth.empty()) truth = got;
+        EXPECT_EQ(got, truth) << threads << " threads, " << together << " rows together";
       }
-      std::vector<float> got(ql.size());
-      b->read(z, got.data());
-      if (truth.empty()) truth = got;
-      EXPECT_EQ(got, truth) << threads << " threads, " << together << " rows together";
     }
   }
 }

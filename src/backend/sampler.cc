@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace spk {
@@ -25,22 +26,33 @@ void check_range(const char* name, double value, double low, double high, const 
 constexpr double kGreedyBelow = 1e-6;
 
 constexpr size_t kLanes = 16;  // of loops that the compiler turns into vector code
+constexpr size_t kPiece = 64;  // logits with a maximum of their own: 64 of them in 4,096
 
-// The first largest of x. Throws on NaN and when nothing is finite.
-int32_t largest(std::span<const float> x, int64_t position) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+// The first largest of x; maxima[b]: the largest of x[piece b .. piece (b + 1)). Throws on NaN and
+// when nothing is finite.
+int32_t largest(std::span<const float> x, int64_t position, size_t piece,
+                std::vector<float>& maxima) {
   uint32_t unordered[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= x.size(); i += kLanes)
-    for (size_t j = 0; j < kLanes; ++j) {
-      const float v = x[i + j];
-      lanes[j] = v > lanes[j] ? v : lanes[j];
-      unordered[j] |= v != v;
+  maxima.clear();
+  for (size_t i = 0; i < x.size(); i += piece) {
+    const size_t end = std::min(i + piece, x.size());
+    float lanes[kLanes];
+    std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+    size_t at = i;
+    for (; at + kLanes <= end; at += kLanes)
+      for (size_t j = 0; j < kLanes; ++j) {
+        const float v = x[at + j];
+        lanes[j] = v > lanes[j] ? v : lanes[j];
+        unordered[j] |= v != v;
+      }
+    for (; at < end; ++at) {
+      lanes[0] = x[at] > lanes[0] ? x[at] : lanes[0];
+      unordered[0] |= x[at] != x[at];
     }
-  for (; i < x.size(); ++i) {
-    lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
-    unordered[0] |= x[i] != x[i];
+    for (size_t step = kLanes / 2; step > 0; step /= 2)
+      for (size_t j = 0; j < step; ++j)
+        lanes[j] = lanes[j + step] > lanes[j] ? lanes[j + step] : lanes[j];
+    maxima.push_back(lanes[0]);
   }
   for (uint32_t any : unordered)
     if (any)
@@ -49,10 +61,11 @@ int32_t largest(std::span<const float> x, int64_t position) {
           cat("the model gave NaN as the logit of token ",
               std::find_if(x.begin(), x.end(), [](float v) { return std::isnan(v); }) - x.begin(),
               " at position ", position, ", expected a number"));
-  const float top = *std::max_element(lanes, lanes + kLanes);
-  if (top == -std::numeric_limits<float>::infinity())
+  const auto best = std::max_element(maxima.begin(), maxima.end());
+  if (*best == -std::numeric_limits<float>::infinity())
     throw Error(ErrorKind::kResource, cat("no token has a finite logit at position ", position));
-  return static_cast<int32_t>(std::find(x.begin(), x.end(), top) - x.begin());
+  const auto from = x.begin() + static_cast<int64_t>(piece) * (best - maxima.begin());
+  return static_cast<int32_t>(std::find(from, x.end(), *best) - x.begin());
 }
 
 }  // namespace
@@ -85,6 +98,8 @@ double uniform_at(uint64_t seed, uint64_t choice, uint64_t position, uint32_t to
 Sampler::Sampler(int64_t vocab) {
   const auto n = static_cast<size_t>(vocab);
   work_.reserve(n);
+  maxima_.reserve(n / kPiece + 1);
+  ordered_.reserve(n / kPiece + 1);
   candidates_.reserve(n);
   prompt_count_.resize(n);
   answer_count_.resize(n);
@@ -137,44 +152,38 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits, const Sa
   return work_;
 }
 
-// The `count` best of x into candidates_. Only what exceeds the worst of the best so far is looked
-// at twice: a few hundred of a vocabulary. Ids ascend, so an equal one that comes later is worse.
+// The `count` best of x into candidates_. As many pieces have a maximum of at least the count-th
+// best maximum, so what is smaller is not among the best: few pieces are looked at twice. Ids
+// ascend, so an equal one that comes later is worse.
 void Sampler::keep_best(std::span<const float> x, size_t count) {
-  const auto cut = [&] {
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(count) - 1,
-                     candidates_.end(), better);
-    candidates_.resize(count);
-    return candidates_.back().logit;
-  };
-  const size_t room = 2 * count + kLanes;
   float bar = -std::numeric_limits<float>::infinity();
-  bool barred = false;
-  for (size_t i = 0; i < x.size(); i += kLanes) {
-    const size_t end = std::min(i + kLanes, x.size());
-    if (barred && end - i == kLanes) {
-      uint32_t above = 0;
-      for (size_t j = 0; j < kLanes; ++j) above |= x[i + j] > bar;
-      if (!above) continue;
-    }
-    for (size_t j = i; j < end; ++j)
-      if (!barred || x[j] > bar) candidates_.push_back({x[j], static_cast<int32_t>(j)});
-    if (candidates_.size() >= room) {
-      bar = cut();
-      barred = true;
-    }
+  if (count <= maxima_.size()) {
+    ordered_ = maxima_;
+    const auto at = ordered_.begin() + static_cast<int64_t>(count) - 1;
+    std::nth_element(ordered_.begin(), at, ordered_.end(), std::greater<>());
+    bar = *at;
   }
-  if (candidates_.size() > count) cut();
+  for (size_t piece = 0; piece < maxima_.size(); ++piece) {
+    if (maxima_[piece] < bar) continue;
+    const size_t end = std::min((piece + 1) * kPiece, x.size());
+    for (size_t i = piece * kPiece; i < end; ++i)
+      if (x[i] >= bar) candidates_.push_back({x[i], static_cast<int32_t>(i), 0});
+  }
+  if (candidates_.size() <= count) return;
+  std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(count) - 1,
+                   candidates_.end(), better);
+  candidates_.resize(count);
 }
 
 int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p, int64_t position,
                            float& top) {
   SPK_CHECK(logits.size() == prompt_count_.size());
   const std::span<const float> x = adjusted(logits, p);
-  const int32_t best = largest(x, position);
+  const int32_t best = largest(x, position, is_greedy(p) ? x.size() : kPiece, maxima_);
   top = x[static_cast<size_t>(best)];
   candidates_.clear();
   if (is_greedy(p)) {
-    candidates_.push_back({top, best});
+    candidates_.push_back({top, best, 1});
     return best;
   }
 
@@ -184,24 +193,25 @@ int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p
   if (p.top_k > 0 && static_cast<size_t>(p.top_k) < x.size()) {
     keep_best(x, static_cast<size_t>(p.top_k));
   } else {
-    for (size_t i = 0; i < x.size(); ++i) candidates_.push_back({x[i], static_cast<int32_t>(i)});
+    for (size_t i = 0; i < x.size(); ++i) candidates_.push_back({x[i], static_cast<int32_t>(i), 0});
   }
   if (p.top_p < 1.0) {
     // The smallest set of best tokens whose share reaches top_p. Sorting only as many as needed: a
-    // growing prefix.
+    // growing prefix, which often is one token long.
     double total = 0;
-    for (const Candidate& c : candidates_) total += weight(c.logit);
+    for (Candidate& c : candidates_) total += c.weight = weight(c.logit);
+    const size_t few = candidates_.size() <= 256 ? 4 : 64;
     size_t sorted = 0, keep = 0;
     double sum = 0;
     while (sum < p.top_p * total && keep < candidates_.size()) {
       if (keep == sorted) {
-        const size_t next = std::min(candidates_.size(), std::max<size_t>(64, sorted * 8));
+        const size_t next = std::min(candidates_.size(), std::max<size_t>(few, sorted * 8));
         std::partial_sort(candidates_.begin() + static_cast<int64_t>(sorted),
                           candidates_.begin() + static_cast<int64_t>(next), candidates_.end(),
                           better);
         sorted = next;
       }
-      sum += weight(candidates_[keep++].logit);
+      sum += candidates_[keep++].weight;
     }
     candidates_.resize(std::max<size_t>(keep, 1));
   }
@@ -269,7 +279,7 @@ void Sampler::logprobs(std::span<const float> logits, int count, int32_t chosen,
   chosen_out = {chosen, static_cast<double>(logits[chosen]) - norm};
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i)
-    candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+    candidates_.push_back({logits[i], static_cast<int32_t>(i), 0});
   const auto n = std::min<size_t>(static_cast<size_t>(std::max(count, 0)), candidates_.size());
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(n),
                     candidates_.end(), better);

@@ -77,6 +77,7 @@ class Sampler {
   struct Candidate {
     float logit;
     int32_t id;
+    double weight;  // set while top_p cuts
   };
   // Leaves the surviving ids in candidates_, best first id returned; `top` is the best logit.
   int32_t survivors(std::span<const float> logits, const SamplerParams& params, int64_t position,
@@ -89,6 +90,7 @@ class Sampler {
   void keep_best(std::span<const float> x, size_t count);
 
   std::vector<float> work_;
+  std::vector<float> maxima_, ordered_;  // of pieces of the row
   std::vector<Candidate> candidates_;
   std::vector<int32_t> prompt_count_;
   std::vector<int32_t> answer_count_;

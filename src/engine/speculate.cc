@@ -23,6 +23,12 @@ constexpr double kGainNeeded =
 constexpr int64_t kFirstProbe = 64, kLastProbe = 512;
 // The context grows, the machine gets other work: a cost that nobody has seen for so long is none.
 constexpr int64_t kStaleAfter = 2048;
+// While drafting is the best, one draft more is tried when that was not seen for so many cycles:
+// the first cycles run on cold memory and make it look dearer than it is, for good if nobody looked
+// again. Beside the best depth one more costs a few percent of one cycle in so many.
+constexpr int64_t kLookAgainAfter = 16;
+// A cost that was not seen for so long counts as one observation, so that the next one tells.
+constexpr int64_t kOldAfter = 64;
 // One interrupted cycle must not decide: an observation counts for at most so many times what was
 // expected.
 constexpr double kOutlier = 2;
@@ -134,8 +140,9 @@ int DepthPolicy::next(int room) {
   if (best == 0 && ++plain_run_ >= probe_after_) {
     plain_run_ = 0;
     probe_after_ = std::min(2 * probe_after_, kLastProbe);
-    best = 1;
+    return 1;
   }
+  if (best > 0 && best < limit && cycle_ - costs_[best + 1].last >= kLookAgainAfter) ++best;
   return best;
 }
 
@@ -156,6 +163,7 @@ void DepthPolicy::observe(const CycleResult& result) {
   for (int d = 0; d <= kMaxDrafts; ++d) any |= known(d);
   if (any) total = std::min(total, kOutlier * seconds_at(result.drafted));
   if (!known(result.drafted)) cost = {};
+  if (cycle_ - cost.last > kOldAfter) cost.seen = std::min<int64_t>(cost.seen, 1);
   cost.seconds += weight_of_new(cost.seen) * (total - cost.seconds);
   ++cost.seen;
   cost.last = cycle_;

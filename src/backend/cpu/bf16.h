@@ -1,5 +1,5 @@
-// FP8 matrices times few rows in precision `fast`: E4M3 codes widened to BF16, which holds each of
-// them exactly, and activations rounded to BF16.
+// FP8 matrices times rows in precision `fast`: E4M3 codes widened to BF16, which holds each of them
+// exactly, and activations rounded to BF16.
 //
 // Why: an FP8 code as a float costs about five instructions for 16 weights, so that one core reads
 // 14 GB/s where its memory gives 20 to 30, and each further row of a verify pass costs a
@@ -11,6 +11,11 @@
 // A sum runs over blocks of 128 columns (one scale) in 16 float lanes of column pairs, then total =
 // fma(block, scale, total); nothing depends on how many rows share a call. Only processors with
 // AVX-512 BF16 and VBMI have a table; the others multiply floats, as in precision exact.
+//
+// Rows of a prompt take panels, as floats do (loops_panel.h): sixteen weight rows are widened once
+// and lie so that a register holds a pair of columns of each, whose sums stay in sixteen lanes. A
+// dot product does twice the multiply-adds of a float one. A row's bits depend on nothing but
+// itself and the matrix here too, but they are not those of matvec.
 #pragma once
 
 #include "backend/cpu/kernels.h"
@@ -31,11 +36,31 @@ struct Bf16Kernels {
   // As Kernels::matvec, for kFp8 and kFp8Row.
   void (*matvec)(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x, int64_t n,
                  float* const* y, int64_t at);
+  // The transpose times rows: y[i][c] = sum over r < rows of w[first + r][c] x[i][r] for columns
+  // [from, to). kFp8; first and rows are multiples of 64, from of 128; any n.
+  void (*matvec_across)(const Matrix& w, int64_t first, int64_t rows, int64_t from, int64_t to,
+                        const uint16_t* const* x, int64_t n, float* const* y);
+  // As Kernels::panels and panel_dots; a panel's memory is bf16_panel_floats() long, any n. In each
+  // panel, for every block of 128 columns: sixteen scales, then pairs of columns in the order of
+  // round(), [pair][16 rows][2].
+  void (*panels)(const Matrix& w, int64_t first, int64_t last, float* out);
+  void (*panel_dots)(const float* panels, int64_t rows, int64_t cols, const uint16_t* const* x,
+                     int64_t n, float* const* y, int64_t at);
+  // Panels of rounded floats w [rows, ldw] of `cols` columns: of its rows, or of its columns
+  // (across), which then are what panel_dots calls rows.
+  void (*float_panels)(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out);
+  void (*float_panels_across)(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out);
 };
 
 // Numbers of one rounded row.
 constexpr int64_t bf16_size(int64_t cols) {
   return (cols + kBf16Columns - 1) / kBf16Columns * kBf16Columns;
+}
+
+// Of `rows` weight rows as panels.
+constexpr int64_t bf16_panel_floats(int64_t rows, int64_t cols) {
+  const int64_t blocks = (cols + kFp8Block - 1) / kFp8Block;
+  return (rows + kLanes - 1) / kLanes * kLanes * (blocks + bf16_size(cols) / 2);
 }
 
 const Bf16Kernels* bf16_avx512();  // null where the target machine lacks it altogether

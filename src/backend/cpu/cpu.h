@@ -63,7 +63,8 @@ struct Product {
 };
 
 // Queries of attention in a task at most: 16 * 576 floats of queries and 16 * 512 of sums, 68 KiB.
-inline constexpr int64_t kAttendTile = 16;
+// Of a prompt in BF16, where making panels of the cached rows costs as much as ten queries or so.
+inline constexpr int64_t kAttendTile = 16, kRoundedTile = 64;
 
 class CpuBackend final : public Backend {
  public:
@@ -137,6 +138,7 @@ class CpuBackend final : public Backend {
   struct Attention {
     const Rows &q_latent, &q, &latent, &z;
     int64_t tile;  // queries per task at most
+    bool rounded;  // to BF16, and the cached rows too
     // A query is (row, head): number u is row u / heads and head first_head + u % heads.
     int64_t first_head, heads;
     int64_t row_of_query(int64_t u) const { return u / heads; }
@@ -191,12 +193,14 @@ class CpuBackend final : public Backend {
   // y[i][at + r - first] = w[r] . x[i]
   void multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
                       float* const* y, int64_t at, bool direct, int worker);
-  // Whether this matrix takes rounded rows of x, and those rows: `count` of them, one verb at a
-  // time.
-  bool takes_rounded(const Weight& w, bool direct) const {
-    return bf16_ && direct && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
+  int64_t panel_floats(int64_t rows, int64_t cols) const;
+  // Whether this matrix takes rounded rows of x, and memory for those: `count` of `cols`, then
+  // `more` of `more_cols`; one verb at a time.
+  bool takes_rounded(const Weight& w) const {
+    return bf16_ && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
   }
-  std::span<uint16_t*> rounded_rows(int64_t count, int64_t cols);
+  std::span<uint16_t*> rounded_rows(int64_t count, int64_t cols, int64_t more = 0,
+                                    int64_t more_cols = 0);
   std::span<uint16_t*> round_rows(std::span<const float* const> x, int64_t cols);
   void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
 
@@ -226,21 +230,27 @@ class CpuBackend final : public Backend {
   void rope_head(const Rows& q, int64_t row, int64_t head);
   void absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent, int64_t head, int64_t first,
               int64_t columns, float* decoded);
+  int64_t absorb_floats(int64_t columns) const;
   void gate_value(float* o, const float* gates, int64_t head) const;
   int64_t attended_bytes(int64_t rows, const LayerState& state) const;
   void fused_mla(const Mla& w, const LayerState& state, const Scratch& t);
   void attend_segment(const Attention& a, int64_t first_query, int64_t count, int64_t segment,
                       const Partial& to, float* work);
+  void attend_rounded_segment(const Attention& a, int64_t first_query, int64_t count,
+                              int64_t segment, const Partial& to, float* work);
+  void gather_query(const Attention& a, int64_t u, float* query) const;
+  void soften(float* scores, int64_t visible, int64_t block, const Partial& to, int64_t t) const;
   void attend_tile(const Attention& a, int64_t first_query, int64_t count, float* work);
   void merge(const Partial& from, const Partial& to, int64_t count, bool first) const;
   void finish(const Attention& a, int64_t first_query, int64_t count, const Partial& total) const;
-  int64_t attend_floats(int64_t tile) const;
+  int64_t attend_floats(int64_t tile, bool rounded) const;
 
   struct ExpertsRun {
     bool packed_in = false, packed_out = false;  // some expert wants quantised rows, activations
     bool rounded = false;                        // some expert wants rounded ones
     bool few = true;                             // all take matvec
     int64_t width = 0, rows = 0, work = 0;
+    int64_t rounded_pairs = 0;      // of the experts whose down takes rounded activations
     int64_t pairs = 0, stride = 0;  // gates: y_[pair], ups behind them
   };
   ExpertsRun prepare_experts(const Rows& h, const Moe& moe, const Ints& ids);

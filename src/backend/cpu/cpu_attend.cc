@@ -24,29 +24,55 @@ constexpr int64_t kSegment = 1024;  // a context of 256K has 256 of them
 
 }  // namespace
 
-// Scratch of a task: queries, scores, a segment's sum, the total, and their two numbers per query
-// each.
-int64_t CpuBackend::attend_floats(int64_t tile) const {
-  return tile * (shape_.latent + shape_.rope + kBlock + 2 * (shape_.latent + 2));
+// Scratch of a task: a segment's sum, the total, and their two numbers per query each; queries and
+// scores; when rounded also the weights of a block, what they add up to, and a block as panels.
+int64_t CpuBackend::attend_floats(int64_t tile, bool rounded) const {
+  const int64_t latent = shape_.latent, width = latent + shape_.rope;
+  const int64_t sums = 2 * (latent + 2);
+  if (!rounded) return tile * (sums + width + kBlock);
+  return tile * (sums + bf16_size(width) / 2 + kBlock + bf16_size(kBlock) / 2 + latent) +
+         std::max(bf16_panel_floats(kBlock, width), bf16_panel_floats(latent, kBlock));
+}
+
+void CpuBackend::gather_query(const Attention& a, int64_t u, float* query) const {
+  const int64_t i = a.row_of_query(u), h = a.head_of_query(u);
+  std::copy_n(row_of(a.q_latent, i) + h * shape_.latent, shape_.latent, query);
+  std::copy_n(row_of(a.q, i) + h * (shape_.nope + shape_.rope) + shape_.nope, shape_.rope,
+              query + shape_.latent);
+}
+
+// One query's scores of a block become weights, relative to the largest score so far; what is not
+// visible weighs nothing.
+void CpuBackend::soften(float* scores, int64_t visible, int64_t block, const Partial& to,
+                        int64_t t) const {
+  const int64_t latent = shape_.latent;
+  if (visible > 0) {
+    kernels_.scale(1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope)), scores, scores,
+                   visible);
+    const float top = std::max(to.top[t], *std::max_element(scores, scores + visible));
+    float keep = to.top[t] - top;  // minus infinity at first: the factor becomes 0
+    kernels_.exp_of(&keep, &keep, 1);
+    if (keep != 1.f) kernels_.scale(keep, to.z + t * latent, to.z + t * latent, latent);
+    to.top[t] = top;
+    to.sum[t] = to.sum[t] * keep + kernels_.exp_sum(scores, top, scores, visible);
+  }
+  std::fill(scores + visible, scores + block, 0.f);
 }
 
 void CpuBackend::attend_segment(const Attention& a, int64_t first_query, int64_t count,
                                 int64_t segment, const Partial& to, float* work) {
+  if (a.rounded) return attend_rounded_segment(a, first_query, count, segment, to, work);
   const int64_t latent = shape_.latent, width = latent + shape_.rope;
-  const float scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   float* scores = work + a.tile * width;
   const float* queries[kAttendTile];
   float* score_rows[kAttendTile];
   int64_t seen[kAttendTile];  // positions that the query sees
   for (int64_t t = 0; t < count; ++t) {
-    const int64_t i = a.row_of_query(first_query + t), h = a.head_of_query(first_query + t);
     float* query = work + t * width;
-    std::copy_n(row_of(a.q_latent, i) + h * latent, latent, query);
-    std::copy_n(row_of(a.q, i) + h * (shape_.nope + shape_.rope) + shape_.nope, shape_.rope,
-                query + latent);
+    gather_query(a, first_query + t, query);
     queries[t] = query;
     score_rows[t] = scores + t * kBlock;
-    seen[t] = step_.first_position + i + 1;
+    seen[t] = a.row_of_query(first_query + t) + step_.first_position + 1;
     to.top[t] = -std::numeric_limits<float>::infinity();
     to.sum[t] = 0;
   }
@@ -56,22 +82,54 @@ void CpuBackend::attend_segment(const Attention& a, int64_t first_query, int64_t
     const int64_t block = std::min(kBlock, end - m);
     kernels_.dots(row_of(a.latent, m), a.latent.stride, block, width, queries, count, score_rows,
                   0);
-    for (int64_t t = 0; t < count; ++t) {
-      float* s = score_rows[t];
-      const int64_t visible = std::clamp<int64_t>(seen[t] - m, 0, block);
-      if (visible > 0) {
-        kernels_.scale(scale, s, s, visible);
-        const float top = std::max(to.top[t], *std::max_element(s, s + visible));
-        float keep = to.top[t] - top;  // minus infinity at first: the factor becomes 0
-        kernels_.exp_of(&keep, &keep, 1);
-        if (keep != 1.f) kernels_.scale(keep, to.z + t * latent, to.z + t * latent, latent);
-        to.top[t] = top;
-        to.sum[t] = to.sum[t] * keep + kernels_.exp_sum(s, top, s, visible);
-      }
-      std::fill(s + visible, s + block, 0.f);
-    }
+    for (int64_t t = 0; t < count; ++t)
+      soften(score_rows[t], std::clamp<int64_t>(seen[t] - m, 0, block), block, to, t);
     kernels_.gemm({count, latent, block, scores, kBlock, 1, row_of(a.latent, m), a.latent.stride,
                    to.z, latent, Accumulate::kAdd});
+  }
+}
+
+// The same with queries, cached rows and weights rounded to BF16 (bf16.h): sums stay floats.
+void CpuBackend::attend_rounded_segment(const Attention& a, int64_t first_query, int64_t count,
+                                        int64_t segment, const Partial& to, float* work) {
+  const int64_t latent = shape_.latent, width = latent + shape_.rope;
+  const auto take = [&](int64_t floats) {
+    float* here = work;
+    work += a.tile * floats;
+    return here;
+  };
+  const int64_t query_floats = bf16_size(width) / 2, weight_floats = bf16_size(kBlock) / 2;
+  float *queries = take(query_floats), *scores = take(kBlock), *weights = take(weight_floats);
+  float *added = take(latent), *panels = work;
+  const uint16_t *query_rows[kRoundedTile], *weight_rows[kRoundedTile];
+  float *score_rows[kRoundedTile], *added_rows[kRoundedTile];
+  int64_t seen[kRoundedTile];
+  for (int64_t t = 0; t < count; ++t) {
+    auto* const query = reinterpret_cast<uint16_t*>(queries + t * query_floats);
+    gather_query(a, first_query + t, panels);
+    bf16_->round(panels, width, query);
+    query_rows[t] = query;
+    weight_rows[t] = reinterpret_cast<uint16_t*>(weights + t * weight_floats);
+    score_rows[t] = scores + t * kBlock;
+    added_rows[t] = added + t * latent;
+    seen[t] = a.row_of_query(first_query + t) + step_.first_position + 1;
+    to.top[t] = -std::numeric_limits<float>::infinity();
+    to.sum[t] = 0;
+  }
+  std::fill_n(to.z, count * latent, 0.f);
+  const int64_t end = std::min((segment + 1) * kSegment, seen[count - 1]);
+  for (int64_t m = segment * kSegment; m < end; m += kBlock) {
+    const int64_t block = std::min(kBlock, end - m);
+    const float* const rows = row_of(a.latent, m);
+    bf16_->float_panels(rows, a.latent.stride, block, width, panels);
+    bf16_->panel_dots(panels, block, width, query_rows, count, score_rows, 0);
+    for (int64_t t = 0; t < count; ++t) {
+      soften(score_rows[t], std::clamp<int64_t>(seen[t] - m, 0, block), block, to, t);
+      bf16_->round(score_rows[t], block, reinterpret_cast<uint16_t*>(weights + t * weight_floats));
+    }
+    bf16_->float_panels_across(rows, a.latent.stride, block, latent, panels);
+    bf16_->panel_dots(panels, latent, block, weight_rows, count, added_rows, 0);
+    kernels_.add(to.z, added, count * latent);
   }
 }
 
@@ -107,10 +165,9 @@ void CpuBackend::finish(const Attention& a, int64_t first_query, int64_t count,
 }
 
 void CpuBackend::attend_tile(const Attention& a, int64_t first_query, int64_t count, float* work) {
-  float* at = work + a.tile * (shape_.latent + shape_.rope + kBlock);
   const auto partial = [&] {
-    const Partial p{at, at + a.tile * shape_.latent, at + a.tile * (shape_.latent + 1)};
-    at += a.tile * (shape_.latent + 2);
+    const Partial p{work, work + a.tile * shape_.latent, work + a.tile * (shape_.latent + 1)};
+    work += a.tile * (shape_.latent + 2);
     return p;
   };
   const Partial piece = partial(), total = partial();
@@ -133,31 +190,32 @@ void CpuBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerS
   const int64_t positions = step_.first_position + q.rows;
   const int64_t segments = ceil_div(positions, kSegment);
   // Small tiles keep all workers busy, large ones read the cache less often.
-  const int64_t tile = std::clamp<int64_t>(ceil_div(queries, workers), 1, kAttendTile);
-  const int64_t tiles = ceil_div(queries, tile);
-  const Attention a{q_latent, q, state.latent, z, tile, 0, shape_.heads};
+  const bool rounded = bf16_ && step_.kind == StepKind::kPrefill;
+  const int64_t tile =
+      std::clamp<int64_t>(ceil_div(queries, workers), 1, rounded ? kRoundedTile : kAttendTile);
+  const int64_t tiles = ceil_div(queries, tile), floats = attend_floats(tile, rounded);
+  const Attention a{q_latent, q, state.latent, z, tile, rounded, 0, shape_.heads};
   const int64_t work = queries * positions * (2 * shape_.latent + shape_.rope);
-  reserve_workers(attend_floats(tile));
+  reserve_workers(floats);
   const auto count_of = [&](int64_t t) { return std::min(tile, queries - t * tile); };
   counters_.state_bytes += static_cast<uint64_t>(attended_bytes(q.rows, state));
   if (tiles >= workers || segments == 1) {
     run_tasks(tiles, work, [&](int64_t t, int worker) {
-      attend_tile(a, t * tile, count_of(t), worker_floats(worker, attend_floats(tile)));
+      attend_tile(a, t * tile, count_of(t), worker_floats(worker, floats));
     });
     return;
   }
   // Few queries and a long context: the segments are shared out, then merged in order. The buffer
   // is sized for the whole cache at once, so that it does not grow with the context.
-  const int64_t floats = tile * (shape_.latent + 2);
-  float* pieces = shared_floats(ceil_div(state.latent.rows, kSegment) * tiles * floats);
+  const int64_t sums = tile * (shape_.latent + 2);
+  float* pieces = shared_floats(ceil_div(state.latent.rows, kSegment) * tiles * sums);
   const auto piece = [&](int64_t t, int64_t s) {
-    float* p = pieces + (t * segments + s) * floats;
+    float* p = pieces + (t * segments + s) * sums;
     return Partial{p, p + tile * shape_.latent, p + tile * (shape_.latent + 1)};
   };
   run_tasks(tiles * segments, work, [&](int64_t task, int worker) {
     const int64_t t = task / segments, s = task % segments;
-    attend_segment(a, t * tile, count_of(t), s, piece(t, s),
-                   worker_floats(worker, attend_floats(tile)));
+    attend_segment(a, t * tile, count_of(t), s, piece(t, s), worker_floats(worker, floats));
   });
   run_tasks(tiles, queries * segments * shape_.latent, [&](int64_t t, int) {
     for (int64_t s = 1; s < segments; ++s) merge(piece(t, s), piece(t, 0), count_of(t), false);

@@ -124,8 +124,9 @@ CpuBackend::ExpertsRun CpuBackend::prepare_experts(const Rows& h, const Moe& moe
     const bool in = f.gate.packed || f.up.packed;
     run.packed_in |= in;
     run.packed_out |= f.down.packed;
-    r.rounded = takes_rounded(f.down, r.few);
-    run.rounded |= r.rounded || takes_rounded(f.gate, r.few) || takes_rounded(f.up, r.few);
+    r.rounded = takes_rounded(f.down);
+    run.rounded_pairs += r.rounded ? r.count : 0;
+    run.rounded |= r.rounded || takes_rounded(f.gate) || takes_rounded(f.up);
     run.few &= r.few;
     ++(in && f.down.packed ? counters_.packed_experts : counters_.plain_experts);
     run.width = std::max(run.width, f.gate.rows);
@@ -152,19 +153,27 @@ CpuBackend::ExpertsRun CpuBackend::prepare_experts(const Rows& h, const Moe& moe
   return run;
 }
 
-// As quantise_pairs, for rounded_pairs_; act_rounded_ gets its memory.
+// As quantise_pairs, for rounded_pairs_; act_rounded_ gets memory for the experts that want it.
 void CpuBackend::round_pairs(const Rows& h, const ExpertsRun& run) {
   const int64_t n = h.rows, top_k = shape_.top_k;
   const auto pairs = static_cast<size_t>(run.pairs);
-  const std::span<uint16_t*> all = rounded_rows(n + run.pairs, std::max(h.cols, run.stride));
-  rounded_pairs_.resize(pairs);
-  act_rounded_.assign(all.begin() + n, all.end());
-  for (int64_t i = 0; i < n; ++i) {
+  const std::span<uint16_t*> all = rounded_rows(n, h.cols, run.rounded_pairs, run.stride);
+  run_rows(n, h.cols, [&](int64_t i, int) {
     bf16_->round(row_of(h, i), h.cols, all[static_cast<size_t>(i)]);
+  });
+  rounded_pairs_.resize(pairs);
+  for (int64_t i = 0; i < n; ++i) {
     for (int64_t k = 0; k < top_k; ++k)
       rounded_pairs_[static_cast<size_t>(pair_of_[static_cast<size_t>(i * top_k + k)])] =
           all[static_cast<size_t>(i)];
     rounded_pairs_[static_cast<size_t>(n * top_k + i)] = all[static_cast<size_t>(i)];
+  }
+  act_rounded_.resize(pairs);
+  auto next = all.begin() + n;
+  for (const Routed& r : routed_) {
+    if (!r.rounded) continue;
+    std::copy_n(next, r.count, act_rounded_.begin() + r.first);
+    next += r.count;
   }
 }
 
@@ -201,8 +210,8 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
   const int64_t fair = round_up(ceil_div(hidden, 4 * team_.size()), kLanes);
   const int64_t columns = std::min<int64_t>(
       {64, fair, std::max<int64_t>(kLanes, kSumFloats / run.pairs / kLanes * kLanes)});
-  const int64_t down_floats = columns * run.stride;  // decoded weights of one block
-  reserve_workers(std::max(block * round_up(hidden, kLanes), down_floats + run.pairs * columns));
+  const int64_t down_floats = panel_floats(columns, run.stride);
+  reserve_workers(std::max(panel_floats(block, hidden), down_floats + run.pairs * columns));
   out_.resize(static_cast<size_t>(run.pairs * team_.size()));
 
   const auto used = static_cast<int64_t>(routed_.size());

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kChannelBlock = 128;  // convolution task: 8 cache lines of each row
 constexpr int64_t kExpCost = 16;
+constexpr int64_t kRowVectors = 4;     // of a row in the recurrence: q, k, decay, decayed k
 constexpr int64_t kStateColumns = 64;  // 128 * 64 floats of a state are 32 KiB
 static_assert(kMaxVerify <= kDirectRows && kMaxVerify <= kRecurrentRows);
 constexpr int64_t kMaxPast = 7;  // convolution taps before the newest, as loops_mix.h allows
@@ -95,13 +96,13 @@ void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
 
 // Value columns [first, last) of one head through the recurrence, `rows` of them (at most
 // kRecurrentRows) from `row` on. A tile of columns takes all rows while it is in the nearest cache;
-// a verify pass works on a private copy of it. work: recurrent_floats().
+// a verify pass moves on to a private copy of it. work: recurrent_floats().
 void CpuBackend::kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
                           float* work) {
   const int64_t d = shape_.head_dim, at = h.head * d;
   Delta x[kRecurrentRows];
-  for (int64_t i = 0; i < rows; ++i, work += 3 * d) {
-    float *q = work, *k = q + d, *alpha = k + d;
+  for (int64_t i = 0; i < rows; ++i, work += kRowVectors * d) {
+    float *q = work, *k = q + d, *alpha = k + d, *decayed_k = alpha + d;
     kernels_.unit(row_of(h.q, row + i) + at, 1.f / std::sqrt(static_cast<float>(d)), d, q);
     kernels_.unit(row_of(h.k, row + i) + at, 1.f, d, k);
     kernels_.exp_of(row_of(h.g, row + i) + at, alpha, d);
@@ -113,32 +114,37 @@ void CpuBackend::kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t f
       std::copy_n(row_of(h.g, row + i) + at + first, last - first,
                   row_of(h.record->record_g, row + i) + at + first);
     }
+    const float qk = kernels_.dot(q, k, d);
+    std::copy_n(k, d, decayed_k);
+    kernels_.multiply(alpha, decayed_k, d);
+    kernels_.multiply(alpha, q, d);
     x[i] = {h.state,
+            h.state_stride,
+            h.state,
             h.state_stride,
             d,
             first,
             last,
-            q,
             k,
             alpha,
-            kernels_.dot(q, k, d),
+            decayed_k,
+            q,
+            qk,
             row_of(h.beta, row + i)[h.head],
             row_of(h.v, row + i) + at,
             row_of(h.o, row + i) + at,
-            u,
-            !h.record || i + 1 < rows};
+            u};
   }
   for (int64_t c = first; c < last; c += kStateColumns) {
     const int64_t n = std::min(kStateColumns, last - c);
-    if (h.record)
-      for (int64_t j = 0; j < d; ++j)
-        std::copy_n(h.state + j * h.state_stride + c, n, work + j * n);
     for (int64_t i = 0; i < rows; ++i) {
       x[i].first = c;
       x[i].last = c + n;
       if (h.record) {
-        x[i].state = work - c;  // columns keep their numbers
-        x[i].stride = n;
+        float* const copy = work - c;  // columns keep their numbers
+        if (i > 0) x[i].from = copy, x[i].from_stride = n;
+        x[i].to = i + 1 < rows ? copy : nullptr;
+        x[i].to_stride = n;
       }
       kernels_.delta(x[i]);
     }
@@ -162,7 +168,7 @@ CpuBackend::KdaRows CpuBackend::kda_rows_of(const Rows& q, const Rows& k, const 
 
 // Memory of kda_rows for one task.
 int64_t CpuBackend::recurrent_floats() const {
-  return shape_.head_dim * (3 * kRecurrentRows + kStateColumns);
+  return shape_.head_dim * (kRowVectors * kRecurrentRows + kStateColumns);
 }
 
 // Value columns [first, last) of one head take `rows` records. work: kMaxVerify * D floats.

@@ -36,13 +36,15 @@ int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
   return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), step), step, 256);
 }
 
-std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols) {
-  const int64_t floats = bf16_size(cols) / 2;
-  float* memory = grow(rounded_, rounded_bytes_, count * floats, "rounded activations");
-  rounded_rows_.resize(static_cast<size_t>(count));
-  for (uint16_t*& row : rounded_rows_) {
-    row = reinterpret_cast<uint16_t*>(memory);
-    memory += floats;
+std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols, int64_t more,
+                                              int64_t more_cols) {
+  const int64_t floats = bf16_size(cols) / 2, more_floats = bf16_size(more_cols) / 2;
+  float* memory =
+      grow(rounded_, rounded_bytes_, count * floats + more * more_floats, "rounded activations");
+  rounded_rows_.resize(static_cast<size_t>(count + more));
+  for (int64_t i = 0; i < count + more; ++i) {
+    rounded_rows_[static_cast<size_t>(i)] = reinterpret_cast<uint16_t*>(memory);
+    memory += i < count ? floats : more_floats;
   }
   return rounded_rows_;
 }
@@ -50,14 +52,23 @@ std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols) {
 std::span<uint16_t*> CpuBackend::round_rows(std::span<const float* const> x, int64_t cols) {
   const std::span<uint16_t*> rounded =
       rounded_rows(static_cast<int64_t>(x.size()), bf16_size(cols));
-  for (size_t i = 0; i < x.size(); ++i) bf16_->round(x[i], cols, rounded[i]);
+  run_rows(static_cast<int64_t>(x.size()), cols, [&](int64_t i, int) {
+    const auto at = static_cast<size_t>(i);
+    bf16_->round(x[at], cols, rounded[at]);
+  });
   return rounded;
+}
+
+// Of weight rows as panels, whichever.
+int64_t CpuBackend::panel_floats(int64_t rows, int64_t cols) const {
+  const int64_t floats = round_up(rows, kLanes) * round_up(cols, kLanes);
+  return bf16_ ? std::max(floats, bf16_panel_floats(rows, cols)) : floats;
 }
 
 void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& in,
                                 int64_t n, float* const* y, int64_t at, bool direct, int worker) {
+  const bool rounded = in.rounded && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
   if (direct) {
-    const bool rounded = in.rounded && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
     for (int64_t i = 0; i < n; i += kDirectRows) {
       const int64_t count = std::min<int64_t>(n - i, kDirectRows);
       rounded ? bf16_->matvec(w, first, last, in.rounded + i, count, y + i, at)
@@ -65,9 +76,14 @@ void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, co
     }
     return;
   }
-  float* decoded = worker_floats(worker, round_up(last - first, kLanes) * w.cols);
-  kernels_.panels(w, first, last, decoded);
-  kernels_.panel_dots(decoded, last - first, w.cols, in.x, n, y, at);
+  float* decoded = worker_floats(worker, panel_floats(last - first, w.cols));
+  if (rounded) {
+    bf16_->panels(w, first, last, decoded);
+    bf16_->panel_dots(decoded, last - first, w.cols, in.rounded, n, y, at);
+  } else {
+    kernels_.panels(w, first, last, decoded);
+    kernels_.panel_dots(decoded, last - first, w.cols, in.x, n, y, at);
+  }
 }
 
 void CpuBackend::multiply(std::span<const Product> products, int64_t n, bool direct) {
@@ -79,7 +95,7 @@ void CpuBackend::multiply(std::span<const Product> products, int64_t n, bool dir
     work += p.w.rows * p.w.cols * n;
   }
   const int64_t block = block_rows(rows, cols, direct);
-  if (!direct) reserve_workers(block * round_up(cols, kLanes));
+  if (!direct) reserve_workers(panel_floats(block, cols));
   int64_t first_task[kMaxProducts + 1] = {0};
   for (size_t i = 0; i < products.size(); ++i)
     first_task[i + 1] = first_task[i] + ceil_div(products[i].w.rows, block);
@@ -101,8 +117,7 @@ void CpuBackend::multiply_rows(const Rows& x, std::span<const Weight* const> w,
   y_.resize(n * w.size());
   for (size_t i = 0; i < n; ++i) x_[i] = row_of(x, static_cast<int64_t>(i));
   Inputs in{x_.data()};
-  if (std::any_of(w.begin(), w.end(),
-                  [&](const Weight* each) { return takes_rounded(*each, direct); })) {
+  if (std::any_of(w.begin(), w.end(), [&](const Weight* each) { return takes_rounded(*each); })) {
     in.rounded = round_rows(x_, x.cols).data();
   }
   Product products[kMaxProducts];

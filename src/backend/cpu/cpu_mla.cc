@@ -11,6 +11,7 @@ namespace spk::cpu {
 namespace {
 
 constexpr int64_t kAbsorbRows = 16;     // weight rows decoded at a time: 16 * 512 floats are 32 KiB
+constexpr int64_t kAbsorbTogether = 4;  // rows of x that meet rounded weights at once
 constexpr int64_t kFewPositions = 512;  // 512 * 576 floats of cached rows stay near a processor
 constexpr int64_t kAbsorbColumns =
     128;  // least columns of a task: decode() starts at multiples of 128
@@ -73,10 +74,27 @@ void CpuBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const La
 
 // q_latent[h] = sum over nope rows of W_UK[h], weighted by q: weight rows are decoded a few at a
 // time and multiplied from the left, so that they need no transposition. Columns [first, first +
-// columns) of the latent; decoded: kAbsorbRows * columns floats.
+// columns) of the latent; decoded: absorb_floats(columns).
 void CpuBackend::absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent, int64_t head,
                         int64_t first, int64_t columns, float* decoded) {
   const int64_t row = head * (shape_.nope + shape_.v_dim);
+  if (bf16_ && kv_b.format == Format::kFp8 && shape_.nope % kBf16Columns == 0 &&
+      row % kBf16Columns == 0) {
+    auto* const rounded = reinterpret_cast<uint16_t*>(decoded);
+    for (int64_t i = 0; i < q.rows; i += kAbsorbTogether) {
+      const int64_t n = std::min(kAbsorbTogether, q.rows - i);
+      const uint16_t* x[kAbsorbTogether];
+      float* y[kAbsorbTogether];
+      for (int64_t j = 0; j < n; ++j) {
+        x[j] = rounded + j * shape_.nope;
+        y[j] = row_of(q_latent, i + j) + head * shape_.latent + first;
+        bf16_->round(row_of(q, i + j) + head * (shape_.nope + shape_.rope), shape_.nope,
+                     rounded + j * shape_.nope);
+      }
+      bf16_->matvec_across(kv_b, row, shape_.nope, first, first + columns, x, n, y);
+    }
+    return;
+  }
   for (int64_t d = 0; d < shape_.nope; d += kAbsorbRows) {
     const int64_t count = std::min(kAbsorbRows, shape_.nope - d);
     for (int64_t r = 0; r < count; ++r)
@@ -88,6 +106,10 @@ void CpuBackend::absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent,
   }
 }
 
+int64_t CpuBackend::absorb_floats(int64_t columns) const {
+  return std::max(kAbsorbRows * columns, kAbsorbTogether * shape_.nope / 2);
+}
+
 void CpuBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) {
   const int64_t per_head = shape_.nope + shape_.v_dim, latent = shape_.latent;
   const Matrix w = matrix_of(kv_b);
@@ -95,11 +117,11 @@ void CpuBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_
   while (shape_.heads * parts < 2 * team_.size() && latent % (2 * parts * kAbsorbColumns) == 0)
     parts *= 2;
   const int64_t columns = latent / parts;
-  reserve_workers(kAbsorbRows * columns);
+  reserve_workers(absorb_floats(columns));
   const int64_t work = q.rows * shape_.heads * shape_.nope * latent;
   run_tasks(shape_.heads * parts, work, [&](int64_t task, int worker) {
     const int64_t h = task / parts, first = task % parts * columns;
-    absorb(w, q, q_latent, h, first, columns, worker_floats(worker, kAbsorbRows * columns));
+    absorb(w, q, q_latent, h, first, columns, worker_floats(worker, absorb_floats(columns)));
   });
   counters_.weight_bytes += static_cast<uint64_t>(kv_b.bytes * shape_.nope / per_head);
 }
@@ -116,11 +138,11 @@ void CpuBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o)
     }
   const bool few = direct(n);
   Inputs in{x_.data()};
-  if (takes_rounded(kv_b, few)) in.rounded = round_rows(x_, kv_b.cols).data();
+  if (takes_rounded(kv_b)) in.rounded = round_rows(x_, kv_b.cols).data();
   const int64_t block = std::min(round_up(shape_.v_dim, kLanes),
                                  block_rows(heads * shape_.v_dim, shape_.latent, few));
   const int64_t blocks = ceil_div(shape_.v_dim, block);
-  reserve_workers(block * shape_.latent);
+  reserve_workers(panel_floats(block, shape_.latent));
   run_tasks(heads * blocks, n * heads * shape_.v_dim * shape_.latent,
             [&](int64_t task, int worker) {
               const int64_t h = task / blocks, first = task % blocks * block;
@@ -149,7 +171,7 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
   if (low_rank) {
     rms_norm(t.q_a, w.q_a_norm, t.q_a);
     for (int64_t i = 0; i < n; ++i) queries[i] = row_of(t.q_a, i);
-    if (takes_rounded(w.q_b, true))
+    if (takes_rounded(w.q_b))
       low.rounded = round_rows({queries, static_cast<size_t>(n)}, shape_.q_lora).data();
     count(w.q_b);
   }
@@ -157,10 +179,10 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
   // pass over them once.
   const int64_t fair = ceil_div(heads, team_.size() * (positions <= kFewPositions ? 4 : 1));
   const int64_t group = std::min(fair, kAttendTile);
-  const bool rounded = takes_rounded(w.kv_b, true);
+  const bool rounded = takes_rounded(w.kv_b);
   const int64_t rounded_floats = bf16_size(latent) / 2;
   const int64_t floats = std::max(
-      {kAbsorbRows * latent, attend_floats(kAttendTile), rounded ? n * rounded_floats : 0});
+      {absorb_floats(latent), attend_floats(kAttendTile, false), rounded ? n * rounded_floats : 0});
   reserve_workers(floats);
   const Matrix kv_b = matrix_of(w.kv_b);
   const int64_t work =
@@ -178,7 +200,7 @@ void CpuBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch&
       for (int64_t i = 0; i < n; ++i) rope_head(q, i, h);
       absorb(kv_b, q, t.q_latent, h, 0, latent, memory);
     }
-    const Attention a{t.q_latent, q, state.latent, t.z, kAttendTile, first, last - first};
+    const Attention a{t.q_latent, q, state.latent, t.z, kAttendTile, false, first, last - first};
     const int64_t count = n * (last - first);
     for (int64_t u = 0; u < count; u += kAttendTile)
       attend_tile(a, u, std::min(kAttendTile, count - u), memory);

@@ -61,19 +61,22 @@ struct Gemm {
 
 // One head, one row of the delta rule: state columns [first, last) (multiples of kLanes).
 struct Delta {
-  float* state;  // [d, stride]
-  int64_t stride;
+  const float* from;  // the state, [d, from_stride]
+  int64_t from_stride;
+  float* to;  // where the state after this row goes, [d, to_stride]: `from` itself, another place,
+              // or null when nobody needs it
+  int64_t to_stride;
   int64_t d;
   int64_t first, last;
-  const float* q;      // [d], normalised
-  const float* k;      // [d], normalised
-  const float* alpha;  // [d], decay
-  float qk;            // q . k
+  const float* k;          // [d], normalised
+  const float* alpha;      // [d], decay
+  const float* decayed_k;  // [d]: k times alpha
+  const float* decayed_q;  // [d]: q, normalised, times alpha
+  float qk;                // q . k
   float beta;
   const float* v;  // [d]
   float* o;        // [d]
   float* u;        // [d] or null: the write vector, for a later fold
-  bool write;      // whether the state is needed after this row
 };
 
 // One accepted row of a verify pass: S <- diag(alpha) S + k u^T, the last step of Delta bit by bit.

@@ -108,9 +108,11 @@ inline void quantise(const float* x, int64_t n, int8_t* q, float* scale, int32_t
   }
 }
 
-inline void conv(const Conv& c, int64_t first, int64_t last) {
-  constexpr int kMaxTaps = 8;
-  const int taps = static_cast<int>(c.kernel), past = taps - 1;
+// Taps: a constant keeps the taps and the past in registers; 0: as the matrix has them.
+template <int Taps>
+inline void conv_of(const Conv& c, int64_t first, int64_t last) {
+  constexpr int kMaxTaps = Taps ? Taps : 8;
+  const int taps = Taps ? Taps : static_cast<int>(c.kernel), past = taps - 1;
   for (int64_t at = first; at < last; at += 16) {
     V16 w[kMaxTaps], in[kMaxTaps];  // in: the current row and those before it, oldest first
     for (int j = 0; j < taps; ++j) w[j] = load(c.taps + j * c.channels + at);
@@ -125,6 +127,10 @@ inline void conv(const Conv& c, int64_t first, int64_t last) {
     }
     for (int j = 0; j < past; ++j) store(c.tail + j * c.tail_stride + at, in[j]);
   }
+}
+
+inline void conv(const Conv& c, int64_t first, int64_t last) {
+  c.kernel == 4 ? conv_of<4>(c, first, last) : conv_of<0>(c, first, last);
 }
 
 inline void gate(float* f, const float* bias, float rate, float lowest, int64_t n) {
@@ -148,32 +154,21 @@ inline void norm_gate(float* o, const float* w, const float* g, float eps, int64
   });
 }
 
-// V registers of state columns: S <- diag(alpha) S + k u^T. Folding a record (fold_columns) does
-// the same operations, so that it gives the bits of having decoded the row.
-template <int V>
-inline void write_columns(float* state, int64_t stride, int64_t d, const float* alpha,
-                          const float* k, const V16* u) {
-  for (int64_t i = 0; i < d; ++i) {
-    float* s = state + i * stride;
-    const V16 a = set1(alpha[i]), ki = set1(k[i]);
-    for (int v = 0; v < V; ++v) store(s + 16 * v, fma(ki, u[v], mul(a, load(s + 16 * v))));
-  }
-}
-
 // V registers of state columns. The state is read twice and written once; the second read finds the
 // d x 16 V floats (64 KiB at most) in the nearest caches. o = Sd^T q + u (k . q) with Sd the
-// decayed state.
+// decayed state; its decay is in the vectors that it meets, which are shorter. The write does the
+// operations of fold_columns, so that a folded record gives the bits of having decoded the row.
 template <int V>
 inline void delta_columns(const Delta& x, int64_t at) {
   V16 seen[V], out[V];
   for (int v = 0; v < V; ++v) seen[v] = out[v] = zero();
   for (int64_t i = 0; i < x.d; ++i) {
-    const float* s = x.state + i * x.stride + at;
-    const V16 alpha = set1(x.alpha[i]), k = set1(x.k[i]), q = set1(x.q[i]);
+    const float* s = x.from + i * x.from_stride + at;
+    const V16 k = set1(x.decayed_k[i]), q = set1(x.decayed_q[i]);
     for (int v = 0; v < V; ++v) {
-      const V16 decayed = mul(alpha, load(s + 16 * v));
-      seen[v] = fma(k, decayed, seen[v]);
-      out[v] = fma(q, decayed, out[v]);
+      const V16 state = load(s + 16 * v);
+      seen[v] = fma(k, state, seen[v]);
+      out[v] = fma(q, state, out[v]);
     }
   }
   V16 u[V];
@@ -182,7 +177,13 @@ inline void delta_columns(const Delta& x, int64_t at) {
     store(x.o + at + 16 * v, fma(set1(x.qk), u[v], out[v]));
     if (x.u) store(x.u + at + 16 * v, u[v]);
   }
-  if (x.write) write_columns<V>(x.state + at, x.stride, x.d, x.alpha, x.k, u);
+  if (!x.to) return;
+  for (int64_t i = 0; i < x.d; ++i) {
+    const float* from = x.from + i * x.from_stride + at;
+    float* to = x.to + i * x.to_stride + at;
+    const V16 a = set1(x.alpha[i]), ki = set1(x.k[i]);
+    for (int v = 0; v < V; ++v) store(to + 16 * v, fma(ki, u[v], mul(a, load(from + 16 * v))));
+  }
 }
 
 inline void delta(const Delta& d) {
@@ -192,7 +193,7 @@ inline void delta(const Delta& d) {
   for (; at < d.last; at += 16) delta_columns<1>(d, at);
 }
 
-// The operations of write_columns for one row after the other, on each register of the state while
+// The last step of delta_columns for one row after the other, on each register of the state while
 // it is at hand: the state is read and written once for all rows.
 template <int V>
 inline void fold_columns(const Fold& f, int64_t at) {
