@@ -386,6 +386,15 @@ def test_a_budget_is_kept_to_the_token(server, budget):
     assert joined(server.stream(**body, logit_bias=ban)[0])[0] == message
 
 
+def test_reasoning_ends_once(server):
+    """A model that the budget cut short may close its reasoning again: that is no text of the answer."""
+    eager = {str(end_of_thinking(server)): 1000}  # nothing else from the first free token on
+    body = dict(messages=user(QUESTION), temperature=0, max_tokens=6, thinking_budget=1, logit_bias=eager)
+    message = message_of(server.ask(**body))
+    assert "think>" not in (message["content"] or "")
+    assert joined(server.stream(**body)[0])[0] == message
+
+
 def test_as_a_server_flag(sparkling):
     assert "--thinking-budget" in sparkling("serve", "--port", 0, "--thinking-budget", -1, status=2).stderr
     with Server("--thinking-budget", "3") as server:

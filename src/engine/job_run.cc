@@ -120,7 +120,15 @@ bool JobRun::token(Choice& choice, const TokenEvent& event) {
     }
     content(choice, std::string(event.text), out);
   } else {
-    std::vector<ChatEvent> parsed = choice.parser->push(event.text);
+    // Reasoning ends once. A model that was cut short by the budget may close it again in its
+    // answer: markup that means nothing there.
+    std::string_view text = event.text;
+    constexpr std::string_view kEnd = "</think>";
+    if (event.id == choice.end_thinking && !choice.parser->in_reasoning() &&
+        !choice.parser->in_call() && text.size() >= kEnd.size() &&
+        text.substr(text.size() - kEnd.size()) == kEnd)
+      text.remove_suffix(kEnd.size());
+    std::vector<ChatEvent> parsed = choice.parser->push(text);
     const bool thinking = choice.parser->in_reasoning();
     if (thinking && !event.is_end) ++choice.reasoning_tokens;
     // Scores belong to the tokens of the visible answer: not reasoning, not markup, not tool calls.
