@@ -148,7 +148,7 @@ if [ -x "$programs/synthetic_checkpoint" ] && [ "$(df --output=avail -B1G "$work
   step loading loading.txt 120 bash -c loading
 fi
 step bench-flash-42 bench.txt 180 "$sparkling" bench -v $flash --in 64 --out 32 --draft 0
-step bench-flash-42-single bench.txt 120 "$sparkling" bench $flash --in 64 --out 32 --draft 0 --graphs off
+step bench-flash-42-single bench.txt 120 env SPARKLING_GRAPHS=off "$sparkling" bench $flash --in 64 --out 32 --draft 0
 step bench-flash-42-drafts bench.txt 150 "$sparkling" bench $flash --in 64 --out 32 --draft 3
 if [ -n "$sanitizer" ]; then
   few='Each/*.RouterBreaksTies*/cuda:Each/*.FlashShape*/cuda:Each/*.CutsOnTheGrid*/cuda:Each/Embed*/cuda:Each/Norm*/cuda'

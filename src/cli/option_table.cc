@@ -81,7 +81,6 @@ void add_model(Table& t, Options& o) {
           });
   t.integer("--draft-head", "ROWS", 0, 1 << 20, "rows of the draft head, 0: the target's (0)",
             [&m](int64_t n) { m.draft_head = n; });
-  t.choice("--graphs", {"on", "off"}, m.graphs, "on a GPU, run what comes again as one graph (on)");
   t.value("--require", "LIST",
           "refuse to start unless a probe step shows these: moe=packed,lm-head=fp8,draft=3",
           [&m](const std::string& s) {

@@ -57,7 +57,6 @@ struct ModelOptions {
   std::string lm_head;     // "": what the precision says
   std::string moe;         // "": what the precision says
   int64_t draft_head = 0;  // rows; 0: the target's head
-  std::string graphs = "on";
   std::string require;
 };
 

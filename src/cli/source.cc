@@ -214,6 +214,15 @@ int64_t context_that_fits(const OpenedModel& model, const ModelOptions& options)
   return fits;
 }
 
+// For who compares: a GPU's launches one by one, the form that graphs are held against.
+bool graphs_wanted() {
+  const char* set = std::getenv("SPARKLING_GRAPHS");
+  const std::string_view value = set == nullptr ? "on" : set;
+  if (value != "on" && value != "off")
+    fail_usage("SPARKLING_GRAPHS: expected on or off, found ", value);
+  return value == "on";
+}
+
 }  // namespace
 
 EngineOptions engine_options(const ModelOptions& options) {
@@ -237,7 +246,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
                                         : parse_head_format(options.lm_head);
   engine.device.threads = options.threads;
-  engine.device.graphs = options.graphs == "on";
+  engine.device.graphs = graphs_wanted();
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
   engine.draft =
