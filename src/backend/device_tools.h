@@ -45,9 +45,13 @@ struct WarmReport {
 // The architecture of a GPU ("sm_90a"); Error(kResource) without one.
 std::string device_architecture(int device);
 
-// What a process may plan with on a GPU of its own: 95 % of its memory, as context, modules and
-// page tables take some; 80 % of memory that is the system's too. Error(kResource) without a GPU.
-uint64_t usable_device_memory(int device);
+struct DeviceMemory {
+  uint64_t total = 0;
+  uint64_t free = 0;    // what others and this process have not taken
+  bool shared = false;  // with the system
+};
+// Makes the device's context, which stays until the process ends. Error(kResource) without a GPU.
+DeviceMemory device_memory(int device);
 
 // Compiles all kernels of a model that are not on disk yet. Needs the compiler and no GPU.
 WarmReport warm_kernels(const std::string& arch, const ModelShape& shape,

@@ -223,6 +223,21 @@ bool graphs_wanted() {
   return value == "on";
 }
 
+// Caches are cut to it, and what does not fit is refused with the plan before anything is taken.
+// Of a GPU of its own a process may plan with 95 %, as modules and page tables take some; of memory
+// that is the system's too with 80 %. Others may hold part of it.
+uint64_t usable_on_device(const Machine& machine) {
+  const DeviceMemory memory = device_memory(0);
+  const uint64_t most = memory.shared ? memory.total / 5 * 4 : memory.total / 20 * 19;
+  // What the driver calls free leaves out the page cache, which makes room when asked to.
+  const uint64_t free = memory.shared ? machine.memory_available : memory.free;
+  const uint64_t spare = memory.total / 50;
+  if (free >= most + spare) return most;
+  log_info(cat("of the GPU's ", show_bytes(static_cast<double>(memory.total)), " only ",
+               show_bytes(static_cast<double>(free)), " are free: others hold the rest"));
+  return free > spare ? free - spare : 1;
+}
+
 }  // namespace
 
 EngineOptions engine_options(const ModelOptions& options) {
@@ -252,9 +267,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.draft =
       options.draft == "auto" ? kAutoDepth : static_cast<int>(parse_int(options.draft, 0, 7));
   engine.require = parse_requirements(options.require);
-  // Caches are cut to the device, and what does not fit is refused with the plan before anything is
-  // taken.
-  if (cuda && engine.device.memory == 0) engine.device.memory = usable_device_memory(0);
+  if (cuda && engine.device.memory == 0) engine.device.memory = usable_on_device(machine);
   return engine;
 }
 

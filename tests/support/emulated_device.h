@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/device.h"
+#include "support/emulated_kernels.h"
 
 #include <memory>
 #include <string>
@@ -11,10 +12,12 @@
 
 namespace spk::test {
 
-// `backward`: threads and blocks in the opposite order, to find races.
-std::unique_ptr<cuda::Device> make_emulated_device(bool backward);
+// `backward`: threads and blocks in the opposite order, to find races. `most`: bytes that it has;
+// 0: more than any test needs.
+std::unique_ptr<cuda::Device> make_emulated_device(bool backward, size_t most = 0);
 
-// The cuda back end on such a device.
+// The cuda back end on such a device; with a limit of memory the device has no more than that, so
+// that a limit that is not kept is an error.
 std::unique_ptr<Backend> make_emulated_backend(bool backward = false,
                                                const BackendOptions& options = {});
 
@@ -27,8 +30,5 @@ std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends();
 // tests emulate fewer cases; with SPARKLING_LONG_EMULATION (the `kernels` stage of .ci/run) all of
 // them. False on a GPU.
 bool emulates_briefly();
-
-// Names of all instantiations that can be emulated.
-std::vector<std::string> emulated_kernels();
 
 }  // namespace spk::test

@@ -7,13 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace spk::cuda {
 namespace {
 
 constexpr size_t kAlign = 256;
-// 130,000 tensors of flash by one driver allocation each would take minutes; a chunk's rest is
-// lost.
+// 130,000 tensors of flash by one driver allocation each would take minutes.
 constexpr size_t kChunk = size_t{256} << 20;
 constexpr size_t kStaticShared = 48 << 10;  // what a block has without asking
 
@@ -83,31 +83,33 @@ void CudaBackend::prepare(const ModelShape& shape) {
 
 // ---- memory ----
 
-void CudaBackend::account(size_t bytes, std::string_view label) {
+// What the driver is asked for counts, used or not: so the limit holds for the device.
+void CudaBackend::check_limit(size_t bytes, std::string_view label) const {
   if (options_.memory != 0 && counters_.allocated_bytes + bytes > options_.memory)
     fail_resource("memory limit: ", label, " needs ", bytes, " bytes, ", counters_.allocated_bytes,
                   " are in use and the limit is ", options_.memory);
-  counters_.allocated_bytes += bytes;
 }
 
 DevicePointer CudaBackend::take(size_t bytes, std::string_view label) {
   const size_t wanted = round_to(std::max<size_t>(bytes, 1), kAlign);
-  account(wanted, label);
-  if (wanted > chunk_left_) {
-    size_t chunk = std::max(wanted, kChunk);
-    // A chunk must not take what the limit or the device has not: the last one is cut.
+  auto piece = std::find_if(pieces_.rbegin(), pieces_.rend(),
+                            [&](const Piece& p) { return p.bytes >= wanted; });
+  if (piece == pieces_.rend()) {
+    check_limit(wanted, label);
+    // The nearer the limit, or the end of the device, the smaller: what is left must do for the
+    // work space too.
+    size_t room = device_->free_memory();
     if (options_.memory != 0)
-      chunk = std::max(
-          wanted, std::min(chunk, static_cast<size_t>(options_.memory - counters_.allocated_bytes) +
-                                      wanted));
-    chunk = std::max(wanted, std::min(chunk, device_->free_memory() / 8));
+      room = std::min(room, static_cast<size_t>(options_.memory - counters_.allocated_bytes));
+    const size_t chunk = std::max(wanted, std::min(kChunk, round_to(room / 8, kAlign)));
     ++counters_.allocations;
-    chunk_ = device_->alloc(chunk, label);
-    chunk_left_ = chunk;
+    pieces_.push_back({device_->alloc(chunk, label), chunk});
+    counters_.allocated_bytes += chunk;
+    piece = pieces_.rbegin();
   }
-  const DevicePointer at = chunk_;
-  chunk_ += wanted;
-  chunk_left_ -= wanted;
+  const DevicePointer at = piece->at;
+  piece->at += wanted;
+  piece->bytes -= wanted;
   return at;
 }
 
@@ -117,11 +119,13 @@ Buffer CudaBackend::alloc(size_t bytes, std::string_view label) {
 
 DevicePointer CudaBackend::work_space(size_t bytes) {
   if (bytes > work_bytes_) {
-    account(bytes - work_bytes_, "work space");
-    if (work_) device_->free(work_);
+    check_limit(bytes - work_bytes_, "work space");
+    if (work_) device_->free(std::exchange(work_, 0));
+    counters_.allocated_bytes -= std::exchange(work_bytes_, 0);
     ++counters_.allocations;
     work_ = device_->alloc(bytes, "work space");
     work_bytes_ = bytes;
+    counters_.allocated_bytes += bytes;
   }
   return work_;
 }

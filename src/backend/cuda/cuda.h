@@ -120,7 +120,7 @@ class CudaBackend final : public Backend {
   void routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights, const Rows& o);
 
   // ---- memory ----
-  void account(size_t bytes, std::string_view label);
+  void check_limit(size_t bytes, std::string_view label) const;
   DevicePointer take(size_t bytes, std::string_view label);  // zeroed, from the arena
   DevicePointer work_space(size_t bytes);
   void upload_bytes(DevicePointer to, const void* from, size_t bytes);
@@ -135,8 +135,11 @@ class CudaBackend final : public Backend {
   Step step_;
   double bandwidth_ = 0;
 
-  DevicePointer chunk_ = 0;  // of the arena
-  size_t chunk_left_ = 0;
+  struct Piece {
+    DevicePointer at = 0;
+    size_t bytes = 0;
+  };
+  std::vector<Piece> pieces_;  // what is left of the arena's chunks, the latest last
   DevicePointer work_ = 0;
   size_t work_bytes_ = 0;
 

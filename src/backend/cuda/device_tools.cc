@@ -11,9 +11,17 @@ namespace spk {
 
 std::string device_architecture(int device) { return cuda::device_info(device).arch; }
 
-uint64_t usable_device_memory(int device) {
+DeviceMemory device_memory(int device) {
+  const cuda::Driver& d = cuda::driver();
   const cuda::DeviceInfo info = cuda::device_info(device);
-  return info.integrated ? info.memory / 5 * 4 : info.memory / 20 * 19;
+  cuda::CuDevice handle = 0;
+  cuda::check(d.device(&handle, device), "cuDeviceGet");
+  cuda::CuContext context = nullptr;
+  cuda::check(d.context_retain(&context, handle), "cuDevicePrimaryCtxRetain");
+  cuda::check(d.context_set(context), "cuCtxSetCurrent");
+  size_t free = 0, total = 0;
+  cuda::check(d.memory_info(&free, &total), "cuMemGetInfo");
+  return {info.memory, free, info.integrated};
 }
 
 WarmReport warm_kernels(const std::string& arch, const ModelShape& shape,

@@ -1,0 +1,97 @@
+#include "support/emulated_kernels.h"
+
+#include "support/emulator.h"
+
+// The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
+// unroll, which no pragma of GCC's can.)
+#include "kernels/kda_chunk.cuh"
+#include "kernels/matmul.cuh"
+#include "kernels/mla.cuh"
+#include "kernels/moe.cuh"
+#include "kernels/rows.cuh"
+#include "kernels/sample.cuh"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace spk::test {
+namespace {
+
+template <typename Args>
+EmulatedKernel call(void (*kernel)(Args)) {
+  return {[kernel](const void* arguments) { kernel(*static_cast<const Args*>(arguments)); },
+          sizeof(Args)};
+}
+
+#define SPK_KERNEL(...) table.emplace("spk::gpu::" #__VA_ARGS__, call(&gpu::__VA_ARGS__))
+#define SPK_PRODUCTS(f)                                                         \
+  SPK_KERNEL(embed<f>);                                                         \
+  SPK_KERNEL(matvec<f, 1>), SPK_KERNEL(matvec<f, 2>), SPK_KERNEL(matvec<f, 4>); \
+  SPK_KERNEL(matvec<f, 8>), SPK_KERNEL(matmul<f>), SPK_KERNEL(absorb<f>)
+#define SPK_EXPERTS(f, s)                                             \
+  SPK_KERNEL(expert_up<f, s, 1>), SPK_KERNEL(expert_up<f, s, 2>);     \
+  SPK_KERNEL(expert_up<f, s, 4>), SPK_KERNEL(expert_up<f, s, 8>);     \
+  SPK_KERNEL(expert_down<f, s, 1>), SPK_KERNEL(expert_down<f, s, 2>); \
+  SPK_KERNEL(expert_down<f, s, 4>), SPK_KERNEL(expert_down<f, s, 8>)
+#define SPK_HEAD_DIM(d)                               \
+  SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);  \
+  SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>); \
+  SPK_KERNEL(kda_prepare<d>), SPK_KERNEL(kda_scan<d>)
+#define SPK_LATENT(l, p) SPK_KERNEL(attend<l, p, false>), SPK_KERNEL(attend<l, p, true>)
+
+const std::unordered_map<std::string, EmulatedKernel>& kernels() {
+  static const std::unordered_map<std::string, EmulatedKernel> all = [] {
+    std::unordered_map<std::string, EmulatedKernel> table;
+    SPK_PRODUCTS(0);
+    SPK_PRODUCTS(1);
+    SPK_PRODUCTS(2);
+    SPK_PRODUCTS(3);
+    SPK_PRODUCTS(4);
+    SPK_PRODUCTS(5);
+    SPK_EXPERTS(0, 0);
+    SPK_EXPERTS(1, 1);
+    SPK_EXPERTS(2, 2);
+    SPK_EXPERTS(3, 3);
+    SPK_EXPERTS(4, 4);
+    SPK_EXPERTS(3, 2);
+    SPK_EXPERTS(4, 1);
+    SPK_HEAD_DIM(32);
+    SPK_HEAD_DIM(64);
+    SPK_HEAD_DIM(128);
+    SPK_LATENT(32, 16);
+    SPK_LATENT(64, 32);
+    SPK_LATENT(512, 64);
+    SPK_KERNEL(attend_merge<32>), SPK_KERNEL(attend_merge<64>), SPK_KERNEL(attend_merge<512>);
+    SPK_KERNEL(rms_norm<false>), SPK_KERNEL(rms_norm<true>);
+    SPK_KERNEL(add_rows<0>), SPK_KERNEL(swiglu<0>), SPK_KERNEL(head_gate<0>);
+    SPK_KERNEL(read_all<0>), SPK_KERNEL(conv_step<2>), SPK_KERNEL(conv_step<4>);
+    SPK_KERNEL(fold_tail<2>), SPK_KERNEL(fold_tail<4>);
+    SPK_KERNEL(rope_table<0>), SPK_KERNEL(rope<0>), SPK_KERNEL(latent_append<0>);
+    SPK_KERNEL(route<0>), SPK_KERNEL(expert_items<0>), SPK_KERNEL(few_expert_items<0>);
+    SPK_KERNEL(expert_sum<0>);
+    SPK_KERNEL(quantise_rows<0>), SPK_KERNEL(sample<0>), SPK_KERNEL(reject<0>);
+    return table;
+  }();
+  return all;
+}
+
+}  // namespace
+
+const EmulatedKernel* find_emulated(const std::string& name) {
+  const auto found = kernels().find(name);
+  return found == kernels().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> emulated_kernels() {
+  std::vector<std::string> names;
+  for (const auto& [name, run] : kernels()) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void run_emulated(const EmulatedKernel& kernel, const EmulatedGrid& grid, unsigned threads,
+                  bool backward, const void* arguments) {
+  emu::run_grid({grid.x, grid.y, grid.z}, threads, backward, [&] { kernel.thread(arguments); });
+}
+
+}  // namespace spk::test
