@@ -281,6 +281,8 @@ std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& opt
   } else if (final_options.device.memory == 0) {
     check_context_fits(model, options);
   }
+  if (log_verbose_on())
+    final_options.on_phase = [](const LoadPhase& phase) { log_verbose(phase.text()); };
   if (options.draft_head > 0) {
     final_options.draft_head = draft_ids(options.draft_head, model.config.shape.vocab,
                                          model.token_counts, model.name + "/token_counts.txt");

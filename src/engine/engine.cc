@@ -70,6 +70,20 @@ std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
   fail_usage("--backend: expected auto, reference, cpu or cuda, found ", options.backend);
 }
 
+std::string LoadPhase::text() const {
+  char line[128];
+  if (bytes == 0) {
+    std::snprintf(line, sizeof line, "%.*s: %.2f s", static_cast<int>(name.size()), name.data(),
+                  seconds);
+    return line;
+  }
+  const auto count = static_cast<double>(bytes);
+  std::snprintf(line, sizeof line, "%.*s: %.1f MiB in %.2f s, %.2f GB/s",
+                static_cast<int>(name.size()), name.data(), count / (1 << 20), seconds,
+                seconds > 0 ? count / seconds / 1e9 : 0);
+  return line;
+}
+
 struct Engine::Impl {
   Impl(std::unique_ptr<TensorSource> from, const ModelConfig& model_config,
        std::optional<Tokenizer> words, const EngineOptions& opts)
@@ -79,6 +93,11 @@ struct Engine::Impl {
         config(model_config),
         backend(opts.decorate ? opts.decorate(make_backend(opts)) : make_backend(opts)),
         sampler(config.shape.vocab) {
+    Clock::time_point start = Clock::now();
+    const auto phase = [&](std::string_view name, int64_t bytes) {
+      if (options.on_phase) options.on_phase({name, seconds_since(start), bytes});
+      start = Clock::now();
+    };
     const TensorSet tensors = bind_tensors(
         config, *source, backend->uploads_late() ? CheckScales::kLater : CheckScales::kNow);
     if (options.draft > 0 && !tensors.has_mtp)
@@ -92,6 +111,7 @@ struct Engine::Impl {
     notes.insert(notes.end(), tensors.notes.begin(), tensors.notes.end());
     if (memory.context < (options.context ? options.context : config.context))
       notes.push_back(cat("context cut to ", memory.context, " tokens by the memory limit"));
+    phase("tensors", 0);
     std::optional<ProofTruth> truth;
     if (options.prove && backend->name() != "reference")
       truth.emplace(config, tensors, options.draft_head, options.draft != 0);
@@ -99,6 +119,7 @@ struct Engine::Impl {
     const int threads = options.device.threads > 0 ? options.device.threads : physical_cores();
     model = load_model(config, tensors, *backend, {options.head, options.draft_head, threads},
                        options.progress);
+    phase("weights", sizes.weight_bytes);
     // A pass reads what the head has become, not what is stored.
     sizes.component_token_bytes[static_cast<size_t>(Component::kHead)] = model.head.bytes();
     model.plan = backend->plan();
@@ -106,9 +127,11 @@ struct Engine::Impl {
                                         std::min(options.chunk, memory.context), options.draft != 0,
                                         options.choices);
     policy.emplace(options.draft, session->can_draft() ? kMaxDrafts : 0);
+    phase("state", 0);
     if (truth) {
       proofs = prove(*truth, {model, *backend, *session, fast()});
       check_proofs(proofs);
+      phase("first steps", 0);
     }
     if (!options.require.empty()) {
       const Probe probe = probe_step(model, *backend, *session, options.draft);

@@ -27,6 +27,14 @@
 
 namespace spk {
 
+// One part of a start that is over.
+struct LoadPhase {
+  std::string_view name;  // tensors, weights, state, first steps
+  double seconds = 0;
+  int64_t bytes = 0;         // 0: not a matter of bytes
+  std::string text() const;  // "weights: 67055.1 MiB in 3.20 s, 21.97 GB/s"
+};
+
 struct EngineOptions {
   std::string backend = "auto";  // auto, reference, cpu, cuda
   PrecisionMode precision = PrecisionMode::kExact;
@@ -41,6 +49,7 @@ struct EngineOptions {
   bool prove = true;                 // known-answer tests at start (proof.h)
   std::vector<Requirement> require;  // what a probe step must show (require.h)
   LoadProgress* progress = nullptr;  // told how loading goes; outlives the construction
+  std::function<void(const LoadPhase&)> on_phase;  // called while constructing; null: nobody asks
   double slice_seconds =
       0;  // above 0: the chunk is cut at start so that a prefill step takes at most about this long
   Simulation simulation;
