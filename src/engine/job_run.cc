@@ -1,5 +1,6 @@
 #include "engine/job_run.h"
 
+#include "base/device_lost.h"
 #include "base/error.h"
 
 #include <utility>
@@ -69,6 +70,7 @@ void JobRun::run() {
     event.bad_input = known != nullptr &&
                       (known->kind() == ErrorKind::kInput || known->kind() == ErrorKind::kUsage);
     job_.push({std::move(event)});
+    if (dynamic_cast<const DeviceLost*>(&error) != nullptr) throw;
   }
 }
 

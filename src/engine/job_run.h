@@ -14,7 +14,8 @@ namespace spk {
 class JobRun {
  public:
   JobRun(Engine& engine, Job& job) : engine_(engine), job_(job) {}
-  void run();  // pushes events up to kDone or kFailed; never throws
+  // Pushes events up to kDone or kFailed. Throws nothing but DeviceLost, after the events.
+  void run();
 
  private:
   struct Choice;

@@ -1,5 +1,6 @@
 #include "engine/jobs.h"
 
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "engine/job_run.h"
 
@@ -149,13 +150,35 @@ void Jobs::loop(const Load& load) {
     state_.store(State::kFailed);
     return;
   }
+  // Nobody will serve what waits: each is told, and nobody new gets in line.
+  const auto fail = [&](std::unique_lock<std::mutex>& lock) {
+    failure_ = std::current_exception();
+    closed_ = true;
+    running_.reset();
+    state_.store(State::kFailed);
+    for (const auto& job : std::exchange(queue_, {})) {
+      JobEvent event;
+      event.kind = JobEvent::Kind::kFailed;
+      event.text = "the server failed while this request waited";
+      job->push({std::move(event)});
+    }
+    lock.unlock();
+    changed_.notify_all();
+  };
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stopping_ || measure_ || !queue_.empty(); });
     if (queue_.empty() && stopping_) break;
     if (queue_.empty()) {
       lock.unlock();
-      const double measured = engine_->backend().read_bandwidth();
+      double measured = 0;
+      try {
+        measured = engine_->backend().read_bandwidth();
+      } catch (const DeviceLost&) {
+        lock.lock();
+        return fail(lock);
+      } catch (const Error&) {  // no room for it: no figure
+      }
       lock.lock();
       bandwidth_ = measured;
       measure_ = false;
@@ -172,7 +195,12 @@ void Jobs::loop(const Load& load) {
     if (served_.size() > kRemembered) served_.pop_front();
     lock.unlock();
     const auto start = std::chrono::steady_clock::now();
-    JobRun(*engine_, *running_).run();
+    try {
+      JobRun(*engine_, *running_).run();
+    } catch (const DeviceLost&) {
+      lock.lock();
+      return fail(lock);
+    }
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     lock.lock();

@@ -126,7 +126,7 @@ class Jobs {
   Jobs& operator=(const Jobs&) = delete;
 
   State state() const { return state_.load(); }
-  // Why loading failed; valid when kFailed.
+  // Why loading failed, or with what the device was lost; valid when kFailed.
   const std::exception_ptr& failure() const { return failure_; }
   // Only for what never changes: config(), memory(), tokenizer(), notes(), plan_text(). Valid when
   // not loading.

@@ -249,6 +249,8 @@ class Server {
   void check_ready() const {
     if (draining_.load()) throw ApiError(503, "shutting_down", "", "the server is shutting down");
     if (jobs_.state() == Jobs::State::kReady) return;
+    if (jobs_.state() == Jobs::State::kFailed)
+      throw ApiError(503, "shutting_down", "", "the server has failed and ends");
     ApiError loading(503, "loading", "",
                      cat("the model is being loaded, ", static_cast<int>(100 * loaded_share()),
                          " percent are there"));
@@ -287,12 +289,13 @@ class Server {
   }
 
   void health(HttpReply& out) const {
-    const bool ready = jobs_.state() == Jobs::State::kReady && !draining_.load();
+    const bool ending = draining_.load() || jobs_.state() == Jobs::State::kFailed;
+    const bool ready = jobs_.state() == Jobs::State::kReady && !ending;
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     JsonWriter w;
-    w.object().field("status", ready ? "ok" : draining_.load() ? "stopping" : "loading");
-    if (!ready && !draining_.load()) {
+    w.object().field("status", ready ? "ok" : ending ? "stopping" : "loading");
+    if (!ready && !ending) {
       w.field("progress", loaded_share());
       w.field("loading_seconds", seconds);
     }

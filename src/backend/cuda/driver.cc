@@ -1,6 +1,7 @@
 #include "backend/cuda/driver.h"
 
 #include "backend/cuda/library.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 
 #include <optional>
@@ -8,6 +9,7 @@
 namespace spk::cuda {
 namespace {
 
+constexpr int kOutOfMemory = 2;
 constexpr int kNoDevice = 100;
 constexpr int kOldestMajor = 8;
 
@@ -99,8 +101,10 @@ void check(CuResult result, const char* call) {
   const char *name = nullptr, *text = nullptr;
   driver().error_name(result, &name);
   driver().error_string(result, &text);
-  fail_resource("CUDA: ", call, " failed: ", name ? name : "unknown error", " (", result,
-                "): ", text ? text : "the driver knows no text for it");
+  const std::string what = cat("CUDA: ", call, " failed: ", name ? name : "unknown error", " (",
+                               result, "): ", text ? text : "the driver knows no text for it");
+  if (result == kOutOfMemory) fail_resource(what);
+  throw DeviceLost(what + "; the GPU cannot be used any further by this process");
 }
 
 std::string architecture(int major, int minor) {

@@ -126,8 +126,9 @@ struct Driver {
 // is no driver, no device, or the driver refuses.
 const Driver& driver();
 
-// Error(kResource) naming the call, the driver's name of the error and its text. A device error
-// stays: every later call fails too, so the caller ends the process instead of trying again.
+// Error(kResource) naming the call, the driver's name of the error and its text. All errors but a
+// lack of memory stay: they are DeviceLost, and the caller ends the process instead of trying
+// again.
 void check(CuResult result, const char* call);
 
 struct DeviceInfo {
