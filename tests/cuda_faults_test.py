@@ -24,7 +24,7 @@ ANSWER = ("-p", "hello", "--max-tokens", TOKENS, "--temperature", 0, "--ignore-e
 
 def gpu(orders="", **more):
     """The environment of a program that finds the fake driver, which follows these orders."""
-    assert (FAKE / "libcuda.so.1").is_file(), f"{FAKE} has no libcuda.so.1; `make build` makes it"
+    assert (FAKE / "libcuda.so.1").is_file(), f"{FAKE} has no libcuda.so.1; `make test` builds it"
     return {"LD_LIBRARY_PATH": str(FAKE), "SPARKLING_KERNEL_CACHE": str(KERNELS), "FAKE_GPU": orders, **more}
 
 
