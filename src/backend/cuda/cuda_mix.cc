@@ -225,11 +225,12 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   a.segments = static_cast<int>(segments);
   a.scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
-  if (segments == 1 || q.rows > gpu::kMaxRowsInvariant) {
+  if (q.rows > gpu::kMaxRowsInvariant) {
     launch(attend_kernel(shape_, false), {1, head_blocks, q.rows}, kThreads, a);
     return;
   }
-  // Sized for the whole cache at once, so that it does not grow with the context.
+  // Sized for the whole cache at once and asked for by the first step, so that no answer fails for
+  // want of it when its context grows past a segment.
   const int64_t pieces =
       ceil_div(state.latent.rows, gpu::kSegment) * gpu::kMaxRowsInvariant * heads;
   Sections sections;
@@ -237,6 +238,10 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   sections.add(a.piece_top, pieces);
   sections.add(a.piece_sum, pieces);
   sections.place(work_space(sections.bytes()));
+  if (segments == 1) {
+    launch(attend_kernel(shape_, false), {1, head_blocks, q.rows}, kThreads, a);
+    return;
+  }
   launch(attend_kernel(shape_, true), {segments, head_blocks, q.rows}, kThreads, a);
   launch(attend_merge_kernel(shape_), {heads, q.rows}, kThreads, a);
 }
