@@ -134,6 +134,37 @@ TEST(PlanReadings, LargeTensorsAreCutAndPaddedRowsStayWhole) {
   EXPECT_EQ(covered, (std::vector<size_t>{40'004, 27'000}));
 }
 
+// A head that is made from the stored one hides what was no number there: MXFP4 has no NaN.
+TEST(LateUploads, AHeadIsCheckedBeforeItIsMadeAnew) {
+  for (const HeadFormat format : {HeadFormat::kMxfp4, HeadFormat::kFp8, HeadFormat::kStored}) {
+    WrittenCheckpoint w(test::small_config(), Release::kBf16, 1);
+    w.at("lm_head.weight").bytes.replace(64, 2, "\x80\x7f");  // BF16 infinity
+    const auto source = w.open();
+    const auto backend = test::make_emulated_backend();
+    backend->prepare(w.parsed().shape);
+    const TensorSet tensors = bind_tensors(w.parsed(), *source, CheckScales::kLater);
+    LoadProgress progress;
+    try {
+      load_model(w.parsed(), tensors, *backend, {format, {}, 1}, &progress);
+      ADD_FAILURE() << static_cast<int>(format);
+    } catch (const Error& error) {
+      EXPECT_TRUE(holds(error.what(), "lm_head.weight: expected numbers, found NaN or infinity"));
+    }
+  }
+}
+
+TEST(LateUploads, ProgressEndsAtTheStoredBytesWhateverTheHeadBecomes) {
+  const ModelConfig config = parse_config(test::small_config(), "config.json");
+  const auto source = make_synthetic(config, 5, 1);
+  const TensorSet tensors = bind_tensors(config, *source, CheckScales::kLater);
+  const std::vector<int32_t> rows = {3, 1, 2};
+  const auto backend = test::make_emulated_backend();
+  backend->prepare(config.shape);
+  LoadProgress progress;
+  load_model(config, tensors, *backend, {HeadFormat::kFp8, rows, 1}, &progress);
+  EXPECT_EQ(progress.done, model_sizes(config, tensors).weight_bytes);
+}
+
 // Logits of a short prompt, which every weight of the model (the draft layer apart) has touched.
 std::vector<float> logits_from(const TensorSource& source, const ModelConfig& config,
                                LoadProgress* progress = nullptr) {

@@ -125,7 +125,7 @@ BenchEngine::BenchEngine(const Options& options, const ModelOptions& model_optio
   if (context > e.context)
     fail_input("prompt, depth and output need a context of ", context, " tokens, found ",
                e.context);
-  bytes_.emplace(model.config, bind_tensors(model.config, *model.source),
+  bytes_.emplace(model.config, bind_tensors(model.config, *model.source, CheckScales::kLater),
                  ByteCount::Choices{e.head, model_options.draft_head, 4, 4});
   if (e.draft != 0 && (b.simulate_acceptance > 0 || b.simulate_experts > 0)) {
     simulated_ = true;

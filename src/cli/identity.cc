@@ -18,7 +18,7 @@ std::string weights_identity(const OpenedModel& model) {
   const auto add = [&](std::string_view bytes) {
     for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   };
-  const TensorSet set = bind_tensors(model.config, *model.source);
+  const TensorSet set = bind_tensors(model.config, *model.source, CheckScales::kLater);
   for (const BoundTensor& bound : set.tensors) {
     if (bound.expert > 0) continue;
     const HostTensor& t = bound.tensor;

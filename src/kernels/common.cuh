@@ -39,15 +39,6 @@ SPK_DEVICE void start_after_previous() {
   let_next_start();
   wait_for_previous();
 }
-// Asks for the 128 bytes around an address, without waiting for them.
-SPK_DEVICE void prefetch(const void* p) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-#else
-  static_cast<void>(p);
-#endif
-}
-
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Butterfly: every lane ends with the same bits.

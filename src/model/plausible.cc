@@ -70,8 +70,7 @@ std::vector<std::string> implausible_experts(const ModelConfig& config, const Te
   if (std::isnan(ratio))
     return {
         "WARNING: implausible expert norms: expected numbers, found only zeros in routed and "
-        "shared "
-        "experts: is this file damaged?"};
+        "shared experts: is this file damaged?"};
   return {cat("WARNING: implausible expert norms: the routed experts' gain is ", ratio,
               " times the shared expert's (median over ", ratios.size(),
               " layers, expected within 1/", kBeyond, " to ", kBeyond,

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -91,6 +92,14 @@ void write(const std::string& name, int64_t layers, const fs::path& folder) {
   std::ofstream(folder / "model.safetensors.index.json") << Json{{"weight_map", map}}.dump();
 }
 
+int64_t layers_from(const std::string& text) {
+  int64_t layers = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layers);
+  if (error != std::errc() || end != text.data() + text.size() || layers < 1)
+    fail_usage("LAYERS: expected a number from 1, found ", text);
+  return layers;
+}
+
 void read(const fs::path& folder) {
   struct Piece {
     const DirectFile* file;
@@ -133,7 +142,7 @@ void read(const fs::path& folder) {
 int main(int argc, char** argv) try {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "write" && argc == 5) {
-    spk::write(argv[2], std::stoll(argv[3]), argv[4]);
+    spk::write(argv[2], spk::layers_from(argv[3]), argv[4]);
   } else if (what == "read" && argc == 3) {
     spk::read(argv[2]);
   } else {

@@ -234,6 +234,8 @@ class CpuBackend final : public Backend {
   void gate_value(float* o, const float* gates, int64_t head) const;
   int64_t attended_bytes(int64_t rows, const LayerState& state) const;
   void fused_mla(const Mla& w, const LayerState& state, const Scratch& t);
+  int64_t begin_segment(const Attention& a, int64_t first_query, int64_t count, int64_t segment,
+                        const Partial& to, int64_t* seen) const;
   void attend_segment(const Attention& a, int64_t first_query, int64_t count, int64_t segment,
                       const Partial& to, float* work);
   void attend_rounded_segment(const Attention& a, int64_t first_query, int64_t count,

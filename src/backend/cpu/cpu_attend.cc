@@ -59,6 +59,19 @@ void CpuBackend::soften(float* scores, int64_t visible, int64_t block, const Par
   std::fill(scores + visible, scores + block, 0.f);
 }
 
+// Empties the sums of a segment's queries and says how many positions each of them sees; returns
+// where the segment ends for the last.
+int64_t CpuBackend::begin_segment(const Attention& a, int64_t first_query, int64_t count,
+                                  int64_t segment, const Partial& to, int64_t* seen) const {
+  for (int64_t t = 0; t < count; ++t) {
+    seen[t] = a.row_of_query(first_query + t) + step_.first_position + 1;
+    to.top[t] = -std::numeric_limits<float>::infinity();
+    to.sum[t] = 0;
+  }
+  std::fill_n(to.z, count * shape_.latent, 0.f);
+  return std::min((segment + 1) * kSegment, seen[count - 1]);
+}
+
 void CpuBackend::attend_segment(const Attention& a, int64_t first_query, int64_t count,
                                 int64_t segment, const Partial& to, float* work) {
   if (a.rounded) return attend_rounded_segment(a, first_query, count, segment, to, work);
@@ -72,12 +85,8 @@ void CpuBackend::attend_segment(const Attention& a, int64_t first_query, int64_t
     gather_query(a, first_query + t, query);
     queries[t] = query;
     score_rows[t] = scores + t * kBlock;
-    seen[t] = a.row_of_query(first_query + t) + step_.first_position + 1;
-    to.top[t] = -std::numeric_limits<float>::infinity();
-    to.sum[t] = 0;
   }
-  std::fill_n(to.z, count * latent, 0.f);
-  const int64_t end = std::min((segment + 1) * kSegment, seen[count - 1]);
+  const int64_t end = begin_segment(a, first_query, count, segment, to, seen);
   for (int64_t m = segment * kSegment; m < end; m += kBlock) {
     const int64_t block = std::min(kBlock, end - m);
     kernels_.dots(row_of(a.latent, m), a.latent.stride, block, width, queries, count, score_rows,
@@ -112,12 +121,8 @@ void CpuBackend::attend_rounded_segment(const Attention& a, int64_t first_query,
     weight_rows[t] = reinterpret_cast<uint16_t*>(weights + t * weight_floats);
     score_rows[t] = scores + t * kBlock;
     added_rows[t] = added + t * latent;
-    seen[t] = a.row_of_query(first_query + t) + step_.first_position + 1;
-    to.top[t] = -std::numeric_limits<float>::infinity();
-    to.sum[t] = 0;
   }
-  std::fill_n(to.z, count * latent, 0.f);
-  const int64_t end = std::min((segment + 1) * kSegment, seen[count - 1]);
+  const int64_t end = begin_segment(a, first_query, count, segment, to, seen);
   for (int64_t m = segment * kSegment; m < end; m += kBlock) {
     const int64_t block = std::min(kBlock, end - m);
     const float* const rows = row_of(a.latent, m);

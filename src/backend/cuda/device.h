@@ -53,8 +53,6 @@ class Device {
                       size_t bytes) = 0;
   virtual void synchronize() = 0;
 
-  // Graphs launched so far, each in place of many launches.
-  virtual uint64_t graph_launches() const { return 0; }
   // Remarks to show: kernels that cannot be kept and the like.
   virtual std::vector<std::string> notes() const { return {}; }
 };

@@ -197,7 +197,6 @@ class DriverDevice final : public Device {
     launches_->flush();
     check(d_.stream_synchronize(stream_), "cuStreamSynchronize");
   }
-  uint64_t graph_launches() const override { return launches_->graph_launches(); }
   std::vector<std::string> notes() const override { return cache_.warnings(); }
 
  private:

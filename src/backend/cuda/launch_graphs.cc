@@ -134,7 +134,6 @@ void LaunchGraphs::flush() {
     known_.splice(known_.begin(), known_, found->second);
     if (!known.exec) known.exec = capture(known);
     check(d_.graph_launch(known.exec, stream_), "cuGraphLaunch");
-    ++graph_launches_;
   } else {
     run(items_, blob_);
     if (found == by_hash_.end()) {  // two with one hash: the first stays

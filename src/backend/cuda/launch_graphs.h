@@ -32,8 +32,6 @@ class LaunchGraphs {
   // Everything gathered is in the stream when it returns.
   void flush();
 
-  uint64_t graph_launches() const { return graph_launches_; }
-
  private:
   // A launch (function set) or a copy; its arguments, or the copy, are in the blob.
   struct Item {
@@ -63,7 +61,6 @@ class LaunchGraphs {
   std::vector<std::byte> blob_;
   std::list<Known> known_;  // the latest first
   std::unordered_map<uint64_t, Place> by_hash_;
-  uint64_t graph_launches_ = 0;
 };
 
 }  // namespace spk::cuda
