@@ -3,14 +3,15 @@
 With the exact side's routes replayed, because on random weights one flipped expert destroys a position. Bounds per position,
 relative to the norm of its logits. An int8 expert is off by at most 2.2e-2 (tests/cpu_packed_test.cc); through the layers such
 errors add up as squares beside a residual stream that carries most of the signal, so 5e-2 holds the model, 1e-1 the draft layer,
-whose input is that model's hidden row. Where the processor has BF16 products, the activations of FP8 weights are
-rounded besides, 1.6e-3 a product, and so is a prompt's attention: on random models that is 5e-2 more of the draft layer,
-which adds up as a square; the model stays within 5e-2. An FP8 weight is off by at most 2^-4 of itself, 2^-4 / sqrt(3) = 3.6e-2 as a root mean
+whose input is that model's hidden row: at 99 % of all positions of all models. A test sees 400 positions of one model, of which by
+chance more than 1 % may lie outside (over 30 random models 0.2 to 1.0 % did); it allows as many as a share of 1 % exceeds once
+in 10,000 draws. An FP8 weight is off by at most 2^-4 of itself, 2^-4 / sqrt(3) = 3.6e-2 as a root mean
 square at the worst place of a binade, 2.6e-2 on average. The terms of one logit are off independently, so the error is that share of
 the root of the terms' squares, which a trained head, whose terms agree or cancel, makes half or twice the logits themselves.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -31,8 +32,6 @@ NANO = ROOT / "models/ling-nano"
 LENGTH = 400
 PACKED = ["--precision", "fast", "--moe", "packed", "--lm-head", "stored"]
 HEAD = ["--precision", "exact", "--lm-head", "fp8"]
-CPU = Path("/proc/cpuinfo").read_text().split()
-ROUNDS = "avx512_bf16" in CPU and "avx512_vbmi" in CPU  # src/backend/cpu/bf16.h
 
 
 def logits(folder, ids, *options, routes_in=None):
@@ -53,6 +52,16 @@ def relative(a, b):
     return np.linalg.norm(a - b, axis=1) / np.linalg.norm(b, axis=1)
 
 
+def most_outside(positions, share=0.01, chance=1e-4):
+    """Of so many positions, each outside with probability `share`, more than these are outside with less than `chance`."""
+    left = 1.0
+    for k in range(positions):
+        left -= math.comb(positions, k) * share**k * (1 - share) ** (positions - k)
+        if left < chance:
+            return k
+    return positions
+
+
 @pytest.fixture(scope="module", params=["nano", "mid", "ling-nano"])
 def case(request, tmp_path_factory):
     """A model, ids, and both kinds of exact logits with the routes that made them."""
@@ -71,13 +80,12 @@ def case(request, tmp_path_factory):
 @pytest.mark.parametrize("chunk", [256, 1])
 def test_packed_experts_stay_near(case, chunk):
     folder, ids, main, mtp, routes = case
-    draft_bound = np.hypot(1e-1, 5e-2 if ROUNDS else 0)
-    for truth, bound, which in ((main, 5e-2, []), (mtp, draft_bound, ["--mtp"])):
+    for truth, bound, which in ((main, 5e-2, []), (mtp, 1e-1, ["--mtp"])):
         got, _ = logits(folder, ids, *PACKED, "--chunk", chunk, *which, routes_in=routes)
         error = relative(got, truth)
         print(f"chunk {chunk} {which}: median {np.median(error):.1e}, 99 % {np.quantile(error, .99):.1e}")
         assert error.max() > 1e-5, "nothing was quantised"
-        assert np.quantile(error, 0.99) <= bound
+        assert (error > bound).sum() <= most_outside(len(error))
 
 
 def size_of_terms(head, logits):

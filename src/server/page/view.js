@@ -121,8 +121,10 @@ function makeView(on) {
     p.thought = el("div", {className: "thought md"});
     const turn = icon("right");
     turn.classList.add("turn");
-    p.details = el("details", {ontoggle: () => { if (p.details.open) markdown.show(p.thought, node.reasoning); }},
-        el("summary", {}, turn, p.what, p.peek), p.thought);
+    // At the click, so that it opens with its text: "toggle" comes a task later, and alone when a search on the page opens it.
+    const fill = () => markdown.show(p.thought, node.reasoning);
+    p.details = el("details", {ontoggle: () => { if (p.details.open) fill(); }},
+        el("summary", {onclick: fill}, turn, p.what, p.peek), p.thought);
     p.now = el("button", {type: "button", className: "now", textContent: "Answer now", onclick: on.answerNow});
     p.think = el("div", {className: "think"}, el("div", {className: "bar"}, p.details, p.now));
     p.waiting = el("p", {className: "waiting"}, el("i"), el("i"), el("i"), el("span"));
