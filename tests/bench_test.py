@@ -185,7 +185,10 @@ def test_profile_adds_up(bench):
 
 
 def test_kernels_alone(bench):
-    rows = bench("--kernel", "kda-out")["rows"]
+    result = bench("--kernel", "kda-out")
+    assert result["machine"] == bench(*QUICK)["machine"], "those that decoding uses"
+    assert bench("--kernel", "kda-out", "--precision", "exact")["machine"] == bench(*QUICK, "--precision", "exact")["machine"]
+    rows = result["rows"]
     assert [row["rows"] for row in rows] == [1, 2, 4, 8] and {row["name"] for row in rows} == {"kda-out"}
     assert len({row["bytes"] for row in rows}) == 1 and rows[0]["bytes"] > 0
     assert rows[0]["copies"] * rows[0]["bytes"] > 3e7 or rows[0]["copies"] == 8192

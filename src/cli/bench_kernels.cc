@@ -5,6 +5,7 @@
 #include "cli/machine.h"
 #include "cli/output.h"
 #include "cli/version.h"
+#include "engine/compare_run.h"
 #include "measure/kernels.h"
 #include "measure/show.h"
 
@@ -24,7 +25,7 @@ int bench_kernels(const Options& options) {
   if (!b.depths.empty()) request.depth = b.depths.front();
   request.threads =
       options.model.threads > 0 ? options.model.threads : this_machine().physical_cores;
-  const auto make = [&] { return make_cpu_backend(engine.device); };
+  const auto make = [&] { return make_backend(engine); };
   const Clocks before = clocks_now();
   const std::vector<KernelRow> rows = run_kernels(model.config, tensors, make, request);
   const std::unique_ptr<Backend> backend = make();

@@ -53,7 +53,8 @@ CpuBackend::CpuBackend(const BackendOptions& options)
 
 std::string CpuBackend::description() const {
   return cat("cpu: ", kernels_.isa, ", ", team_.size(), team_.size() == 1 ? " thread" : " threads",
-             "; F32, BF16, FP8, MXFP4, INT4 weights by ", kernels_.isa, " loops");
+             "; F32, BF16, FP8, MXFP4, INT4 weights by ", kernels_.isa, " loops",
+             bf16_ ? ", FP8 as BF16 pairs" : "");
 }
 
 void CpuBackend::prepare(const ModelShape& shape) {
