@@ -302,8 +302,9 @@ inline void decode(const Matrix& w, int64_t row, int64_t first, int64_t last, fl
   }
 }
 
-// R rows of w times N rows of x; (R + N) loads for R * N multiply-adds. Whole: cols is a multiple
-// of 16; without a tail the sums never leave their registers.
+// R rows of w times N rows of x; (R + N) loads for R * N multiply-adds. The next R rows are asked
+// for meanwhile: rows of a cache are shorter than a page, and a hardware prefetcher starts anew
+// with each. Whole: cols is a multiple of 16; without a tail the sums never leave their registers.
 template <int R, int N, bool Whole>
 inline void dots_tile(const float* w, int64_t ldw, int64_t cols, const float* const* x,
                       float* const* y, int64_t at) {
@@ -316,7 +317,10 @@ inline void dots_tile(const float* w, int64_t ldw, int64_t cols, const float* co
   int64_t k = 0;
   for (; k + 16 <= cols; k += 16) {
     V16 a[R];
-    for (int r = 0; r < R; ++r) a[r] = load(rows[r] + k);
+    for (int r = 0; r < R; ++r) {
+      a[r] = load(rows[r] + k);
+      __builtin_prefetch(rows[r] + R * ldw + k);
+    }
     for (int n = 0; n < N; ++n) {
       const V16 b = load(in[n] + k);
       for (int r = 0; r < R; ++r) acc[r * N + n] = fma(a[r], b, acc[r * N + n]);
