@@ -45,7 +45,7 @@ class OnDevice {
   template <typename Args>
   void launch(const char* header, const char* name, const Grid& grid, int threads,
               const Args& args) {
-    device_->launch(device_->kernel(plain_kernel(header, name)), grid, threads, &args, sizeof args);
+    device_->launch(device_->kernel(spec_of(plain_kernel(header, name))), grid, threads, &args, sizeof args);
   }
 
  private:

@@ -22,48 +22,69 @@ static_assert(static_cast<uint32_t>(Draw::kResidual) == gpu::kDrawResidual);
 
 constexpr std::array<int64_t, 4> kBuckets = {1, 2, 4, 8};
 
-KernelSpec spec(const char* header, const std::string& instantiation) {
-  return {cat("kernels/", header, ".cuh"), "spk::gpu::" + instantiation};
+template <typename... Arguments>
+KernelName instance(std::string_view header, std::string_view name, Arguments... arguments) {
+  static_assert(sizeof...(Arguments) <= KernelName::kMost);
+  return {header, name, sizeof...(Arguments), {static_cast<int64_t>(arguments)...}};
 }
-int code(Format format) { return static_cast<int>(format); }
+int64_t truth(bool yes) { return yes ? KernelName::kYes : KernelName::kNo; }
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-void add(std::vector<KernelSpec>& specs, KernelSpec spec) {
+void add(std::vector<KernelSpec>& specs, const KernelName& name) {
+  KernelSpec spec = spec_of(name);
   if (std::find(specs.begin(), specs.end(), spec) == specs.end()) specs.push_back(std::move(spec));
 }
 
 }  // namespace
 
-KernelSpec embed_kernel(Format f) { return spec("rows", cat("embed<", code(f), ">")); }
-KernelSpec rms_norm_kernel(bool add_first) {
-  return spec("rows", add_first ? "rms_norm<true>" : "rms_norm<false>");
+size_t KernelName::Hash::operator()(const KernelName& k) const noexcept {
+  // Names differ in their ends or lengths, arguments are small.
+  uint64_t h = k.name.size() * 131u + static_cast<unsigned char>(k.name.back());
+  for (const int64_t argument : k.arguments)
+    h = (h ^ static_cast<uint64_t>(argument)) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
 }
-KernelSpec matvec_kernel(Format f, int64_t rows) {
-  return spec("matvec", cat("matvec<", code(f), ", ", rows, ">"));
+
+KernelSpec spec_of(const KernelName& k) {
+  std::string list;
+  for (int i = 0; i < k.count; ++i) {
+    const int64_t value = k.arguments[static_cast<size_t>(i)];
+    if (i > 0) list += ", ";
+    list += value == KernelName::kYes  ? "true"
+            : value == KernelName::kNo ? "false"
+                                       : std::to_string(value);
+  }
+  return {cat("kernels/", k.header, ".cuh"), cat("spk::gpu::", k.name, "<", list, ">")};
 }
-KernelSpec matmul_kernel(Format f) { return spec("matmul", cat("matmul<", code(f), ">")); }
-KernelSpec absorb_kernel(Format f) { return spec("mla", cat("absorb<", code(f), ">")); }
+
+KernelName embed_kernel(Format f) { return instance("rows", "embed", f); }
+KernelName rms_norm_kernel(bool add_first) {
+  return instance("rows", "rms_norm", truth(add_first));
+}
+KernelName matvec_kernel(Format f, int64_t rows) { return instance("matvec", "matvec", f, rows); }
+KernelName matmul_kernel(Format f) { return instance("matmul", "matmul", f); }
+KernelName absorb_kernel(Format f) { return instance("mla", "absorb", f); }
 bool shared_joins(Format routed, Format shared) {
   return routed == shared || (routed == Format::kMxfp4 && shared == Format::kFp8) ||
          (routed == Format::kInt4 && shared == Format::kBf16);
 }
-KernelSpec expert_up_kernel(Format f, Format shared, int64_t rows) {
-  return spec("moe", cat("expert_up<", code(f), ", ", code(shared), ", ", rows, ">"));
+KernelName expert_up_kernel(Format f, Format shared, int64_t rows) {
+  return instance("moe", "expert_up", f, shared, rows);
 }
-KernelSpec expert_down_kernel(Format f, Format shared, int64_t rows) {
-  return spec("moe", cat("expert_down<", code(f), ", ", code(shared), ", ", rows, ">"));
+KernelName expert_down_kernel(Format f, Format shared, int64_t rows) {
+  return instance("moe", "expert_down", f, shared, rows);
 }
-KernelSpec attend_kernel(const ModelShape& s, bool split) {
-  return spec("mla", cat("attend<", s.latent, ", ", s.rope, ", ", split ? "true" : "false", ">"));
+KernelName attend_kernel(const ModelShape& s, bool split) {
+  return instance("mla", "attend", s.latent, s.rope, truth(split));
 }
-KernelSpec attend_merge_kernel(const ModelShape& s) {
-  return spec("mla", cat("attend_merge<", s.latent, ">"));
+KernelName attend_merge_kernel(const ModelShape& s) {
+  return instance("mla", "attend_merge", s.latent);
 }
-KernelSpec plain_kernel(const char* header, const char* name, int64_t number) {
-  return spec(header, cat(name, "<", number, ">"));
+KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number) {
+  return instance(header, name, number);
 }
 
 int64_t row_bucket(int64_t n) {

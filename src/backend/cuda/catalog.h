@@ -6,6 +6,7 @@
 #include "backend/device_tools.h"
 #include "backend/layout.h"
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,20 +15,38 @@
 namespace spk::cuda {
 
 // ---- names ----
-KernelSpec embed_kernel(Format format);
-KernelSpec rms_norm_kernel(bool add);
-KernelSpec matvec_kernel(Format format, int64_t rows);
-KernelSpec matmul_kernel(Format format);
-KernelSpec absorb_kernel(Format format);
+// Which instantiation of which kernel, as a launch names it: without a string, because a decode
+// step has about a thousand launches and its kernels were spelled out before.
+struct KernelName {
+  static constexpr int kMost = 3;
+  static constexpr int64_t kNo = -1, kYes = -2;  // arguments that are truth values
+
+  std::string_view header, name;  // of static storage: "moe", "expert_up"
+  int count = 0;
+  std::array<int64_t, kMost> arguments{};
+
+  bool operator==(const KernelName&) const = default;
+  struct Hash {
+    size_t operator()(const KernelName& k) const noexcept;
+  };
+};
+// As the compiler wants it: {"kernels/moe.cuh", "spk::gpu::expert_up<3, 2, 1>"}.
+KernelSpec spec_of(const KernelName& name);
+
+KernelName embed_kernel(Format format);
+KernelName rms_norm_kernel(bool add);
+KernelName matvec_kernel(Format format, int64_t rows);
+KernelName matmul_kernel(Format format);
+KernelName absorb_kernel(Format format);
 // Whether a shared expert of that format runs in the launches of the routed ones; else it is three
 // products, and `shared` of their kernels is the routed format.
 bool shared_joins(Format routed, Format shared);
-KernelSpec expert_up_kernel(Format format, Format shared, int64_t rows);
-KernelSpec expert_down_kernel(Format format, Format shared, int64_t rows);
-KernelSpec attend_kernel(const ModelShape& shape, bool split);
-KernelSpec attend_merge_kernel(const ModelShape& shape);
+KernelName expert_up_kernel(Format format, Format shared, int64_t rows);
+KernelName expert_down_kernel(Format format, Format shared, int64_t rows);
+KernelName attend_kernel(const ModelShape& shape, bool split);
+KernelName attend_merge_kernel(const ModelShape& shape);
 // One without arguments ("rows", "swiglu"), or with one number ("kda", "kda_rows", 128).
-KernelSpec plain_kernel(const char* header, const char* name, int64_t number = 0);
+KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number = 0);
 
 // The instantiation that takes n rows: 1, 2, 4 or 8.
 int64_t row_bucket(int64_t n);

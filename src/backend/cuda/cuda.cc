@@ -285,11 +285,11 @@ void CudaBackend::copy(const Rows& from, const Rows& to) {
 
 // ---- steps ----
 
-KernelId CudaBackend::kernel_id(const KernelSpec& spec) {
-  const auto found = kernel_ids_.find(spec.expression);
+KernelId CudaBackend::kernel_id(const KernelName& name) {
+  const auto found = kernel_ids_.find(name);
   if (found != kernel_ids_.end()) return found->second;
-  const KernelId id = device_->kernel(spec);
-  kernel_ids_.emplace(spec.expression, id);
+  const KernelId id = device_->kernel(spec_of(name));
+  kernel_ids_.emplace(name, id);
   return id;
 }
 

@@ -98,12 +98,12 @@ class CudaBackend final : public Backend {
     Format up_format, down_format;
   };
   template <typename Args>
-  void launch(const KernelSpec& spec, const Grid& grid, int threads, const Args& arguments) {
+  void launch(const KernelName& name, const Grid& grid, int threads, const Args& arguments) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
     ++counters_.joins;
-    device_->launch(kernel_id(spec), grid, threads, &arguments, sizeof arguments);
+    device_->launch(kernel_id(name), grid, threads, &arguments, sizeof arguments);
   }
-  KernelId kernel_id(const KernelSpec& spec);
+  KernelId kernel_id(const KernelName& name);
 
   void product(const Rows& x, const Weight& w, const Rows& y, const Batch& batch);
   int64_t stream_blocks(int64_t groups) const;
@@ -155,7 +155,7 @@ class CudaBackend final : public Backend {
   std::vector<WeightUse> uses_;
   std::deque<std::string> names_;
   bool kernels_ready_ = false;
-  std::unordered_map<std::string, KernelId> kernel_ids_;
+  std::unordered_map<KernelName, KernelId, KernelName::Hash> kernel_ids_;
   std::map<const void*, ExpertTable> expert_tables_;  // by the first expert's codes
   std::vector<float> floats_;                         // of reads and writes
 };
