@@ -126,10 +126,11 @@ def test_simulated_rows_say_so_and_hold_the_wanted_numbers(sparkling, bench, fla
     given = ("--ladder", "--synthetic", flash_like, "--in", "16", "--out", "160", "--repeat", "2", "--simulate-acceptance", "2.68")
     rows = bench(*given)["rows"]
     assert [row["simulated"] for row in rows] == [False] * (len(rows) - 1) + [True]
-    assert rows[-1]["accept_length"] == pytest.approx(2.68, abs=0.45)  # 120 passes of 1 to 4 tokens
+    assert rows[-1]["accept_length"] == pytest.approx(2.68, abs=0.1)  # 120 passes
     assert "(simulated)" in sparkling("bench", *given).stdout
     row = bench(*given, "--simulate-experts", "5")["rows"][-1]
-    assert row["distinct_experts"] == pytest.approx(5) and row["simulated"] is True
+    # The last pass of an answer may have too few rows for five.
+    assert row["distinct_experts"] == pytest.approx(5, abs=0.05) and row["simulated"] is True
 
 
 @pytest.mark.parametrize("arguments, expected", [

@@ -41,6 +41,7 @@ TEST(Simulation, ChanceGivesTheWantedLength) {
 
 struct Simulated {
   double accept_length = 0;
+  std::vector<int> counts;       // tokens of each cycle
   std::vector<double> distinct;  // per drafting cycle
 };
 
@@ -62,6 +63,7 @@ Simulated run_simulated(const Simulation& simulation, int depth, int cycles) {
     const CycleResult r = session->cycle(last, depth, AcceptRule::kCoupled, sampler, params);
     last = r.tokens[r.count - 1];
     counters.add(r);
+    out.counts.push_back(r.count);
     out.distinct.push_back(
         bytes.distinct_of(static_cast<double>(r.verify_weight_bytes), depth + 1));
   }
@@ -70,16 +72,18 @@ Simulated run_simulated(const Simulation& simulation, int depth, int cycles) {
 }
 
 TEST(Simulation, DraftsAreTakenByTheCoin) {
-  // 400 cycles: the mean of 1 to 4 tokens has a standard error of at most 0.08.
-  EXPECT_NEAR(run_simulated({2.68, 0, 1}, 3, 400).accept_length, 2.68, 0.25);
-  EXPECT_NEAR(run_simulated({1.2, 0, 1}, 3, 400).accept_length, 1.2, 0.15);
+  // n steps of the golden ratio hit [0, x) n x times to within 3.4, for n up to 2,000; from any
+  // start, twice that (two ends), and a mean counts three such intervals.
+  const int n = 400;
+  EXPECT_NEAR(run_simulated({2.68, 0, 1}, 3, n).accept_length, 2.68, 3 * 6.8 / n);
+  EXPECT_NEAR(run_simulated({1.2, 0, 1}, 3, n).accept_length, 1.2, 3 * 6.8 / n);
   EXPECT_DOUBLE_EQ(run_simulated({1.0, 0, 1}, 3, 20).accept_length, 1);
   EXPECT_DOUBLE_EQ(run_simulated({4.0, 0, 1}, 3, 20).accept_length, 4);
-  // The seed decides, and nothing else.
-  EXPECT_EQ(run_simulated({2.68, 0, 5}, 3, 60).accept_length,
-            run_simulated({2.68, 0, 5}, 3, 60).accept_length);
-  EXPECT_NE(run_simulated({2.68, 0, 5}, 3, 60).accept_length,
-            run_simulated({2.68, 0, 6}, 3, 60).accept_length);
+  // All lengths occur, and the seed decides which comes when.
+  const std::vector<int> five = run_simulated({2.68, 0, 5}, 3, 60).counts;
+  for (const int count : {1, 2, 3, 4}) EXPECT_NE(std::count(five.begin(), five.end(), count), 0);
+  EXPECT_EQ(five, run_simulated({2.68, 0, 5}, 3, 60).counts);
+  EXPECT_NE(five, run_simulated({2.68, 0, 6}, 3, 60).counts);
 }
 
 TEST(Simulation, ExpertsAreAsManyAsWanted) {

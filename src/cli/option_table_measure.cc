@@ -37,7 +37,7 @@ void add_bench(Table& t, Options& o) {
       "kernels alone on cold weights: all of them, or those whose name has NAME",
       [&b](const std::string& s) { b.kernel = s; }, OptionRow::Kind::kMaybe);
   t.value("--simulate-acceptance", "L",
-          "random weights: drafts are taken by a coin so that a pass yields L tokens",
+          "random weights: drafts are taken by draws so that a pass yields L tokens",
           [&b](const std::string& s) { b.simulate_acceptance = parse_real(s, 1, 8); });
   t.integer("--simulate-experts", "N", 1, 65536,
             "random weights: a verify pass uses N experts of each layer",

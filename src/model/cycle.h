@@ -106,6 +106,7 @@ class Cycle {
              const SamplerParams& params, CycleResult& result);
   int32_t reject_or_take(int64_t position, int index, const SamplerParams& params);
   void draw_routes(int64_t position, int64_t rows);
+  int drawn_drafts(int depth);
   std::span<const float> target_logits(const Rows& hidden);
 
   const Model& model_;
@@ -131,7 +132,8 @@ class Cycle {
   std::vector<TokenProbability> target_distribution_, residual_;
   std::vector<float> logits_, draft_logits_, draft_rows_;
   Simulation simulation_;
-  Ints routes_;  // [kMaxVerify, (MoE layers + 1) * top_k], when experts are drawn
+  uint64_t drawn_ = 0;  // passes whose drafts it has judged
+  Ints routes_;         // [kMaxVerify, (MoE layers + 1) * top_k], when experts are drawn
   std::vector<int32_t> route_table_, pool_;
   double draft_sample_seconds_ = 0;
   DraftFault fault_ = nullptr;
