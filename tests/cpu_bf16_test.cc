@@ -16,6 +16,7 @@
 namespace spk {
 namespace {
 
+using test::relative_error;
 using test::small_shape;
 using test::Verbs;
 
@@ -54,15 +55,6 @@ float defined(const std::vector<uint8_t>& codes, const std::vector<float>& scale
   for (int64_t step = lanes / 2; step > 0; step /= 2)
     for (int64_t lane = 0; lane < step; ++lane) total[lane] += total[lane + step];
   return total[0];
-}
-
-double relative_error(const std::vector<float>& got, const std::vector<float>& truth) {
-  double difference = 0, norm = 0;
-  for (size_t k = 0; k < got.size(); ++k) {
-    difference += std::pow(static_cast<double>(got[k]) - static_cast<double>(truth[k]), 2);
-    norm += std::pow(static_cast<double>(truth[k]), 2);
-  }
-  return std::sqrt(difference / norm);
 }
 
 // matvec and panels, cut in two, for 1 to 15 rows of x.

@@ -25,6 +25,7 @@ namespace spk {
 namespace {
 
 using test::random_moe;
+using test::relative_error;
 using test::small_shape;
 using test::Verbs;
 
@@ -322,6 +323,47 @@ TEST(CpuPacked, RowsAndTeamsDoNotMatter) {
               << v.backend(i).description() << ", " << together << " rows together";
         }
       }
+  }
+}
+
+// A draft head of some rows takes int8 activations as experts do; the target's head does not.
+TEST(CpuPacked, DraftHeadsStayNearAndRowsDoNotDependOnEachOther) {
+  Verbs v(small_shape(), 2, MoeKernel::kPacked);
+  const int64_t vocab = 200, cols = 288;
+  std::vector<float> stored;
+  for (int64_t i = 0; i < vocab * cols; ++i) stored.push_back(static_cast<float>(v.normal()));
+  HostTensor tensor;
+  tensor.rows = vocab;
+  tensor.cols = cols;
+  tensor.data = reinterpret_cast<const std::byte*>(stored.data());
+  for (const int64_t kept : {160, 152, 0}) {  // 152: not whole groups; 0: all rows
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < kept; ++i) ids.push_back(static_cast<int32_t>(vocab - 1 - i));
+    const int64_t rows = kept > 0 ? kept : vocab;
+    std::vector<LmHead> heads;
+    v.each([&](Backend& b, size_t) { heads.emplace_back(b, tensor, HeadFormat::kMxfp4, ids, 2); });
+    const auto x = v.random(8, cols);
+    const auto alone = v.rows(8, rows, [](int64_t, int64_t) { return NAN; });
+    for (int64_t r = 0; r < 8; ++r) {
+      v.begin(StepKind::kDecode, 1, r);
+      v.each([&](Backend& b, size_t i) {
+        b.logits(x[i].slice_rows(r, 1), heads[i], alone[i].slice_rows(r, 1));
+      });
+    }
+    const auto truth = v.read(alone, 0);
+    for (size_t i = 1; i < v.size(); ++i) {
+      const std::vector<float> one = v.read(alone, i);
+      const double error = relative_error(one, truth);
+      EXPECT_LE(error, kInt8);
+      EXPECT_EQ(error > 1e-4, kept == 160) << "which heads are packed?";
+      for (int64_t n = 2; n <= 8; ++n) {
+        const auto y = v.rows(n, rows, [](int64_t, int64_t) { return NAN; });
+        v.begin(StepKind::kVerify, n, 0);
+        v.backend(i).logits(x[i].slice_rows(0, n), heads[i], y[i]);
+        const std::vector<float> many = v.read(y, i);
+        EXPECT_TRUE(std::equal(many.begin(), many.end(), one.begin())) << kept << " n " << n;
+      }
+    }
   }
 }
 

@@ -63,7 +63,7 @@ struct Weight {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t bytes = 0;    // read once per use: codes + scales as stored
-  bool packed = false;  // repacked for the expert kernels: only experts() can read it
+  bool packed = false;  // repacked for the expert kernels: only experts() and logits() can read it
   std::string_view name;
   explicit operator bool() const { return static_cast<bool>(data); }
 };

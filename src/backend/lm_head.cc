@@ -86,7 +86,13 @@ LmHead::LmHead(Backend& backend, const HostTensor& stored, HeadFormat format,
   for (std::thread& t : team) t.join();
   made.data = codes_.data();
   made.scales = scales_.data();
-  weight_ = backend.upload(made);
+  // What is drafted is judged afterwards, so a head of some rows may take int8 activations, as
+  // experts do.
+  weight_ = ids_.empty() ? backend.upload(made) : backend.upload_expert(made);
+  if (weight_.packed) {  // copied
+    codes_ = {};
+    scales_ = {};
+  }
 }
 
 LmHead Backend::head_of(const Weight& weight) {

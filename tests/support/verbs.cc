@@ -293,4 +293,13 @@ std::vector<Moe> random_moe(Verbs& v, Format routed, Format shared, double route
   return moe;
 }
 
+double relative_error(const std::vector<float>& got, const std::vector<float>& truth) {
+  double difference = 0, norm = 0;
+  for (size_t k = 0; k < got.size(); ++k) {
+    difference += std::pow(static_cast<double>(got[k]) - static_cast<double>(truth[k]), 2);
+    norm += std::pow(static_cast<double>(truth[k]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
 }  // namespace spk::test

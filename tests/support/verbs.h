@@ -98,6 +98,9 @@ std::vector<Moe> random_moe(Verbs& v, Format routed, Format shared, double route
 // The instruction sets that this processor runs, by name.
 std::vector<std::string> available_isas();
 
+// |got - truth| / |truth|
+double relative_error(const std::vector<float>& got, const std::vector<float>& truth);
+
 // Tests that run for each family: TEST_P, with Verbs v(shape, GetParam()).
 class EachFamily : public testing::TestWithParam<Family> {
  protected:

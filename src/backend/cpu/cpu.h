@@ -188,6 +188,7 @@ class CpuBackend final : public Backend {
   // columns in all.
   int64_t block_rows(int64_t rows, int64_t cols, bool direct) const;
   void multiply(std::span<const Product> products, int64_t n, bool direct);
+  void packed_logits(const Rows& hidden, const Weight& w, const Rows& y);
   void multiply_rows(const Rows& x, std::span<const Weight* const> w, std::span<const Rows> y,
                      bool direct);
   // y[i][at + r - first] = w[r] . x[i]

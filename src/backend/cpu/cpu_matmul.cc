@@ -142,9 +142,28 @@ void CpuBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
 
 void CpuBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
   ++counters_.heads[static_cast<int>(head.format())];
+  if (weight_of(head).packed) return packed_logits(hidden, weight_of(head), y);
   // The rows that follow a prompt, a drafted one or those of a verify pass: few at any time.
   const Weight* const weights[] = {&weight_of(head)};
   multiply_rows(hidden, weights, {&y, 1}, hidden.rows <= kDirectRows);
+}
+
+void CpuBackend::packed_logits(const Rows& hidden, const Weight& w, const Rows& y) {
+  const int64_t n = hidden.rows;
+  row_quant_.resize(static_cast<size_t>(n));
+  lay_out(shared_floats(quant_floats(n, w.cols)), w.cols, row_quant_);
+  y_.resize(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    quantise(row_of(hidden, i), 0, w.cols, row_quant_[static_cast<size_t>(i)]);
+    y_[static_cast<size_t>(i)] = row_of(y, i);
+  }
+  count(w);
+  const PackedKernel& kernel = packed_kernel(packed_, w.cols, w.rows);
+  const int64_t block = round_up(block_rows(w.rows, w.cols, true), kTileRows);
+  run_tasks(ceil_div(w.rows, block), n * w.rows * w.cols, [&](int64_t task, int) {
+    const int64_t first = task * block, last = std::min(first + block, w.rows);
+    kernel.product(packed_of(w), first, last, row_quant_.data(), n, y_.data(), first);
+  });
 }
 
 void CpuBackend::embed(const Weight& table, const Ints& tokens, const Rows& y) {
