@@ -5,8 +5,9 @@ of any length can be told; `size` sets how large the numbers are.
 """
 from fractions import Fraction
 
-from . import arithmetic, phrases_chains, words
-from .family import COMPOSED, HELD_OUT, Problem, spin, with_distractors, wording
+from . import arithmetic, phrases_chains, turns, voices_chains, words  # noqa: F401
+from .family import COMPOSED, HELD_OUT, VOICES, Problem, spin, with_distractors, wording
+from .voices import TOLD
 
 # Wordings by kind of event. {k} is its number, {j} how often, {n} the person, {it} the things.
 ITEM_EVENTS = {
@@ -51,9 +52,14 @@ MORE = {scenario: (
     phrases_chains.More(phrases_chains.OPENINGS[scenario], openings[HELD_OUT]),
     phrases_chains.More(phrases_chains.ENDINGS[scenario], endings[HELD_OUT]))
     for scenario, (events, openings, endings, _) in SCENARIOS.items()}
+VOICED = {scenario: {kind: phrases_chains.More(TOLD[scenario][kind], wordings[HELD_OUT], respelled=True)
+                     for kind, wordings in dict(events, opening=openings, ending=endings).items()}
+          for scenario, (events, openings, endings, _) in SCENARIOS.items()}
 
 
-def pick(rng, wordings, more, held_out, composed):
+def pick(rng, wordings, more, held_out, composed, voiced=None):
+    if voiced and rng.random() < VOICES:
+        return voiced.draw(rng)
     if composed and not held_out and rng.random() < composed:
         return more.draw(rng)
     return spin(rng, wording(rng, wordings, held_out))
@@ -97,8 +103,10 @@ def event(rng, kind, value, size):
     return env, lines, env["x"]
 
 
-def story(rng, scenario, steps, size, held_out=False, distractors=0, composed=COMPOSED):
+def story(rng, scenario, steps, size, held_out=False, distractors=0, composed=COMPOSED, voiced=0):
     events, openings, endings, closing = SCENARIOS[scenario]
+    turning = voiced and not held_out and rng.random() < voiced
+    told = VOICED[scenario] if turning else {}
     more_events, more_openings, more_endings = MORE[scenario]
     kinds = ["+", "-", "+", "-", "*", "/", "%", "each", "each-"]
     name, items = rng.choice(words.NAMES), rng.choice(words.ITEMS)
@@ -110,9 +118,18 @@ def story(rng, scenario, steps, size, held_out=False, distractors=0, composed=CO
         if made is None or len(lines) + len(made[1]) > steps + 1:
             continue
         env, worked, value = made
-        texts.append(pick(rng, events[kind], more_events[kind], held_out, composed).format(
+        texts.append(pick(rng, events[kind], more_events[kind], held_out, composed, told.get(kind)).format(
             n=name, it=items, k=arithmetic.text(env["k"]), j=arithmetic.text(env.get("j", 0))))
         lines += worked
     fill = dict(n=name, it=items, s=arithmetic.text(start), t=arithmetic.text(value))
-    question = " ".join([pick(rng, openings, more_openings, held_out, composed).format(**fill), *texts, pick(rng, endings, more_endings, held_out, composed).format(**fill)])
-    return Problem(with_distractors(rng, question, distractors), lines, arithmetic.text(value), closing.format(**fill), scenario, len(lines))
+    opening = pick(rng, openings, more_openings, held_out, composed, told.get("opening")).format(**fill)
+    ending = pick(rng, endings, more_endings, held_out, composed, told.get("ending")).format(**fill)
+    if turning:
+        texts = [turns.linked(rng, text) for text in texts]
+    question = " ".join([opening, *texts, ending])
+    if turning:
+        question = turns.turned(rng, question, not distractors)
+    question = with_distractors(rng, question, distractors)
+    if turning:
+        question = turns.finished(rng, question)
+    return Problem(question, lines, arithmetic.text(value), closing.format(**fill), scenario, len(lines))

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from . import arithmetic, words
+from . import arithmetic, turns, words
 
 POOLS = {"name": words.NAMES, "items": words.ITEMS, "goods": words.GOODS, "food": words.FOODS, "animals": words.ANIMALS,
          "place": words.PLACES, "shop": words.SHOPS, "job": words.JOBS, "color": words.COLORS,
@@ -18,6 +18,7 @@ POOLS = {"name": words.NAMES, "items": words.ITEMS, "goods": words.GOODS, "food"
 HELD_OUT = -2               # neither the plainest nor the oddest wording
 COMPOSED = 0.8              # share of training texts put together from parts, where a family has parts
 COMPACT = 0.45              # share of those that hold several facts in one clause
+VOICES = 0.7                # share of texts of many voices, where turned texts are drawn; the others are turned texts of the kinds above
 START = re.compile(r"^[a-z]|(?<=[.?!] )[a-z]")
 CHOICE = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
@@ -42,6 +43,7 @@ class Family:
     codes: dict = field(default_factory=dict)
     parts: object = None           # phrases.Parts: wordings put together from independent parts
     compact: object = None         # compact.Compact: several facts in one clause
+    voices: object = None          # voices.Voices: texts of many voices
 
 
 FAMILIES = {}
@@ -133,19 +135,41 @@ def with_distractors(rng, question, count):
     return " ".join(sentences)
 
 
-def expand(rng, family, held_out=False, distractors=0, composed=COMPOSED):
-    env, lines = draw_values(rng, family)
-    texts = shown(env)
+def worded(rng, family, texts, held_out, composed):
+    """A text with {variables}; those that only its words depend on are put into `texts`."""
     if family.parts and composed and not held_out and rng.random() < composed:
         if family.compact and rng.random() < COMPACT:
-            text = family.compact.draw(rng)
-        else:
-            texts.update(family.parts.words(rng))
-            text = family.parts.compose(rng)
-    else:
-        text = spin(rng, wording(rng, family.wordings, held_out))
-    question = START.sub(lambda m: m.group().upper(), text.format(**texts))
+            return family.compact.draw(rng)
+        texts.update(family.parts.words(rng))
+        return family.parts.compose(rng)
+    return spin(rng, wording(rng, family.wordings, held_out))
+
+
+def filled(text, texts):
+    return START.sub(lambda m: m.group().upper(), text.format(**texts))
+
+
+def turned_text(rng, family, texts, alone, composed):
+    """A text of many voices or of the other kinds, turned; no sentence of the held-out wording, turned or not."""
+    barred = {turns.plain(sentence.format(**texts)) for sentence in family.parts.barred}
+    while True:
+        text = family.voices.draw(rng) if rng.random() < VOICES else worded(rng, family, texts, False, composed)
+        text = turns.turned(rng, filled(text, texts), alone)
+        if not barred.intersection(map(turns.plain, turns.split(text))):
+            return text
+
+
+def expand(rng, family, held_out=False, distractors=0, composed=COMPOSED, voiced=0):
+    """`voiced`: share of turned texts. With 0 not even a random number is drawn for it, so that test sets stay the same."""
+    env, lines = draw_values(rng, family)
+    texts = shown(env)
+    turning = voiced and not held_out and family.voices and rng.random() < voiced
+    question = (turned_text(rng, family, texts, not distractors, composed) if turning else
+                filled(worded(rng, family, texts, held_out, composed), texts))
     worked = [f"{spin(rng, label).format(**texts)}: {line}" for label, line in lines]
     answer = texts[family.steps[-1][0]]
     closing = spin(rng, family.closing).format(**texts)
-    return Problem(with_distractors(rng, question, distractors), worked, answer, closing, family.name, len(lines))
+    question = with_distractors(rng, question, distractors)
+    if turning:
+        question = turns.finished(rng, question)
+    return Problem(question, worked, answer, closing, family.name, len(lines))

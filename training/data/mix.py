@@ -29,7 +29,10 @@ SHARES = {
                    other_scripts=1, gsm=1, passage=0.5),
     "third": dict(problem=120, hard=18, tool=6.5, talk=6, copy=3.2, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.7,
                   other_scripts=1, gsm=1, passage=0.5),
+    "fourth": dict(problem=125, hard=18, tool=7, talk=6, copy=3.4, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.75,
+                   other_scripts=1, gsm=1, passage=0.5),
 }
+VOICED = {"fourth": (0.65, 0.4)}        # shares of ordinary and of hard word problems that are turned texts (voices.py, turns.py)
 
 
 class Mixture:
@@ -38,14 +41,15 @@ class Mixture:
         self.renderer = Renderer(folder) if folder else Renderer()
         self.gsm8k = Gsm8k(gsm8k) if gsm8k else None
         self.prose = Prose(prose) if prose else None
+        self.voiced, self.voiced_hard = VOICED.get(phase, (0, 0))
         self.kinds = {getattr(self, kind): share for kind, share in SHARES[phase].items()
                       if share and (self.gsm8k or kind != "gsm") and (self.prose or kind != "passage")}
 
     def problem(self):
-        return problems.sample(self.rng, problems.ordinary(self.rng), thinking=self.rng.random() < 0.78)
+        return problems.sample(self.rng, problems.ordinary(self.rng, voiced=self.voiced), thinking=self.rng.random() < 0.78)
 
     def hard(self):
-        return problems.sample(self.rng, problems.hard(self.rng, self.rng.choice((300, 1000, problems.HARD_SIZE))))
+        return problems.sample(self.rng, problems.hard(self.rng, self.rng.choice((300, 1000, problems.HARD_SIZE)), voiced=self.voiced_hard))
 
     def tool(self):
         return tools.sample(self.rng)

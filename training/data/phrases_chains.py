@@ -44,8 +44,11 @@ EVENTS = {"chain_items": ITEMS, "chain_money": MONEY, "chain_water": WATER}
 class More:
     """Draws from one text of many spellings, never one of `barred`."""
 
-    def __init__(self, text, held_out):
+    def __init__(self, text, held_out, respelled=False):
+        """`respelled`: texts in which a percent sign may become a word later, and the other way round."""
         self.text, self.barred = expanded(text), {s.lower() for s in every_spin(held_out)}
+        if respelled:
+            self.barred |= {s.replace("%", " percent") for s in self.barred} | {s.replace(" percent", "%") for s in self.barred}
 
     def draw(self, rng):
         while True:
