@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from server_support import Server, joined, user
+from server_support import WEATHER, Server, joined, user
 
 SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": False,
           "properties": {"command": {"type": "string", "description": "what to run"}, "timeout": {"type": "number"},
@@ -68,9 +68,30 @@ def test_codex(server):
               {"type": "function_call_output", "call_id": "call_1", "output": "a\nb"}]
     events, _ = server.stream("/v1/responses", **{**body, "input": items})
     assert events[-1][1]["type"] in ("response.completed", "response.incomplete")
-    for tool in ({"type": "web_search"}, {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}}):
+    refused = ({"type": "image_generation"}, {"type": "tool_search"}, {"type": "local_shell"})
+    for tool in (*refused, {"type": "web_search"}, {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}}):
         status, _, answer = server.post("/v1/responses", {**body, "stream": False, "tools": [*tools, tool]})
         assert status == 400 and answer["error"]["param"] == "tools[2].type"
+
+
+def test_codex_with_an_mcp_server(server):
+    """It groups the functions of each server; the model sees one list, and the call goes back in its two parts."""
+    inner = {"type": "function", "name": "weather", "description": "Get the weather of a city", "strict": False, "parameters": WEATHER["function"]["parameters"]}
+    body = {"input": [{"role": "user", "content": "What is the weather in Paris?"}], "temperature": 0, "max_output_tokens": 80,
+            "tools": [{"type": "namespace", "name": "get_", "description": "Tools of get", "tools": [inner]}]}  # the name that ling-nano knows
+    whole, events = server.ask("/v1/responses", **body), server.stream("/v1/responses", **body)[0]
+    added = next(d["item"] for _, d in events if d["type"] == "response.output_item.added" and d["item"]["type"] == "function_call")
+    for call in (whole["output"][-1], events[-1][1]["response"]["output"][-1], events[-2][1]["item"]):
+        assert (call["type"], call["namespace"], call["name"], call["arguments"]) == ("function_call", "get_", "weather", '{"city": "Paris"}')
+    assert (added["namespace"], added["name"]) == ("get_", "weather")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": '{"sky": "clear", "degrees": 21}'}
+    answer = server.ask("/v1/responses", **{**body, "input": [*body["input"], *events[-1][1]["response"]["output"], result]})
+    held = events[-1][1]["response"]["usage"]["total_tokens"]
+    assert answer["usage"]["input_tokens_details"]["cached_tokens"] == held  # the same words again, from the live session
+    for change, field in (({"name": ""}, "tools[0].name"), ({"tools": None}, "tools[0].tools"),
+                          ({"tools": [{"type": "custom", "name": "x"}]}, "tools[0].tools[0].type")):
+        tools = [{**body["tools"][0], **change}]
+        assert server.ask("/v1/responses", 400, **{**body, "tools": tools})["error"]["param"] == field
 
 
 def test_opencode_and_cline(server):

@@ -63,6 +63,15 @@ def test_what_would_change_the_answer_is_refused(server, field, path, value):
     assert server.post(path, {**GOOD[path], field: None})[0] == 200
 
 
+@pytest.mark.parametrize("path", api_doc.ALL)
+def test_constraints_are_refused_on_every_endpoint(server, path):
+    for field, value in api_doc.CONSTRAINTS.items():
+        status, _, answer = server.post(path, {**GOOD[path], field: value})
+        assert status == 400 and field in answer["error"]["message"], (field, answer)
+    harmless = {field: None for field in api_doc.CONSTRAINTS} | {"response_format": {"type": "text"}, "min_tokens": 0, "stop_token_ids": []}
+    assert server.post(path, {**GOOD[path], **harmless})[0] == 200
+
+
 def test_routes_of_the_page_are_those_of_the_server(server):
     page = (ROOT / "docs" / "API.md").read_text()
     for route in server.get("/props")[2]["routes"]:

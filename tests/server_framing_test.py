@@ -71,3 +71,31 @@ def test_streams_for_http_1_0_have_no_chunks(server):
     assert header.startswith(b"HTTP/1.1 200 ") and b"chunked" not in header and b"Connection: close" in header
     parsed, _ = parse_events(events.decode())
     assert parsed[-1] == (None, "[DONE]") and len(parsed) > 1
+
+
+@pytest.mark.parametrize("header", ["Content-Length : 2", "Transfer-Encoding : chunked", " Content-Length: 2", "X\x01: 2", "X(y): 2", "Host : x"])
+def test_a_name_that_some_readers_would_not_see_is_refused(server, header):
+    answer = raw(server, (HEAD + header + "\r\n\r\n{}").encode(), seconds=5)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"name" in answer and answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_body_announced_too_large_is_refused_before_it_comes(server):
+    for path in ("/tokenize", "/v1/messages"):
+        head = HEAD.replace("/tokenize", path) + "Content-Length: 999999999\r\n\r\n"
+        header, _, body = raw(server, head.encode(), seconds=5).partition(b"\r\n\r\n")
+        assert header.startswith(b"HTTP/1.1 413 ") and b"Connection: close" in header
+        error = json.loads(body)
+        assert error["error"]["type"] == ("request_too_large" if "messages" in path else "invalid_request_error")
+        assert error.get("type") == ("error" if "messages" in path else None)
+
+
+def test_what_the_transport_refuses_has_the_form_of_the_api(server):
+    for path, form in (("/v1/messages", "error"), ("/v1/responses", None)):
+        answer = raw(server, (HEAD.replace("/tokenize", path) + "Content-Length: x\r\n\r\n").encode(), seconds=5)
+        assert json.loads(answer.split(b"\r\n\r\n", 1)[1]).get("type") == form
+
+
+@pytest.mark.parametrize("kind, status", [("Application/JSON", 200), ("application/json; charset=utf-8", 200), ("application/json ;x=y", 200),
+                                          ("application/jsonx", 400), ("application/json, text/plain", 400), ("text/json", 400), ("", 400)])
+def test_the_type_of_a_body(server, kind, status):
+    assert server.post("/tokenize", {"content": "a"}, headers={"Content-Type": kind})[0] == status

@@ -26,6 +26,9 @@ def user(text):
     return [{"role": "user", "content": text}]
 
 
+LONG = {"messages": user(QUESTION), "temperature": 0, "max_tokens": 20000, "ignore_eos": True}  # minutes, unless the client leaves
+
+
 def forcing(ids):
     """Fields that make a greedy answer these few ids, all different, in this order.
 
@@ -35,6 +38,11 @@ def forcing(ids):
     spread = 170 / max(len(ids) - 1, 1)
     return {"temperature": 0, "max_tokens": len(ids), "ignore_eos": True, "presence_penalty": 100, "frequency_penalty": 100,
             "logit_bias": {str(id_): 1000 - spread * place for place, id_ in enumerate(ids)}}
+
+
+def end_of_thinking(server):
+    """The id of `</think>`."""
+    return server.post("/tokenize", {"content": "</think>", "special": True})[2]["tokens"][0]
 
 
 class Server:
@@ -183,6 +191,17 @@ class Server:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
+
+
+def read_until(sock, wanted, seconds=60):
+    """What comes from a socket up to and with these bytes."""
+    text, end = b"", time.monotonic() + seconds
+    while wanted not in text:
+        assert time.monotonic() < end, text[-500:]
+        got = sock.recv(65536)
+        assert got, text[-500:]
+        text += got
+    return text
 
 
 def parse_events(text):

@@ -53,28 +53,35 @@ FIELDS = [
     ("logprobs", (CHAT,), "bool (false)", "log-probabilities of the answer's tokens, before any parameter", "x"),
     ("top_logprobs", (CHAT,), "0..20", "the likeliest besides; needs logprobs", 21),
     ("logprobs", (TEXT,), "0..20", "the same in the older form", 21),
-    ("tools", (CHAT, RESPONSES, MESSAGES), "list", "functions; strict must be false", {}),
+    ("tools", (CHAT, RESPONSES, MESSAGES), "list", "functions; strict must be false. Responses: also grouped, type namespace", {}),
     ("tool_choice", (CHAT, RESPONSES), "auto, none (auto)", "none: the token that opens a call is banned", "required"),
     ("tool_choice", (MESSAGES,), "type auto, none", "with disable_parallel_tool_use", {"type": "any"}),
     ("parallel_tool_calls", (CHAT, RESPONSES), "bool (true)", "false: the answer ends after its first call", 1),
+    ("enable_thinking", (CHAT, RESPONSES, MESSAGES), "bool", "whether the model thinks first", "x"),
     ("chat_template_kwargs", (CHAT, RESPONSES, MESSAGES), "object", "enable_thinking, thinking_option, thinking_budget", {"x": 1}),
     ("thinking", (CHAT, RESPONSES, MESSAGES), "object", "type enabled, adaptive or disabled; budget_tokens", {"type": "x"}),
     ("thinking_budget", (CHAT, RESPONSES, MESSAGES), "0..", "reasoning tokens; then </think> is put and the answer goes on; 0: off", -1),
     ("reasoning_effort", (CHAT,), "none .. max", "none 0, minimal 256, low 1024, medium 4096 tokens, high, xhigh and max no limit", "x"),
-    ("reasoning", (RESPONSES,), "{effort}", "the same", {"effort": "x"}),
+    ("reasoning", (CHAT, RESPONSES), "{effort}", "the same", {"effort": "x"}),
     ("output_config", (MESSAGES,), "{effort}", "the same", {"effort": "x"}),
     ("user", (CHAT, TEXT, RESPONSES), "text", "whose turn it is in the queue; also prompt_cache_key, metadata.user_id", 5),
     ("token_times", (CHAT,), "bool (false)", "each chunk carries engine_us, the CLOCK_MONOTONIC time of its tokens", 1),
 ]
 
+# Refused by name on every endpoint: constraints, by whatever server's name a client knows them.
+CONSTRAINTS = {
+    "response_format": {"type": "json_schema", "json_schema": {}}, "structured_outputs": {"x": 1}, "guided_json": {"type": "object"},
+    "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "a", "structural_tag": {"x": 1}, "grammar": "root", "regex": "a",
+    "ebnf": "root", "json_schema": {"x": 1}, "allowed_token_ids": [1], "bad_words": ["a"], "stop_token_ids": [1], "min_tokens": 2,
+    "chat_template": "x", "continue_final_message": True, "prompt_logprobs": 1,
+}
+
 # Fields that are refused by name because an answer without them would be another one. (field, endpoint, value)
 REFUSED = [
-    ("response_format", CHAT, {"type": "json_schema", "json_schema": {}}), ("response_format", TEXT, {"type": "json_object"}),
     ("functions", CHAT, [{"name": "f"}]), ("modalities", CHAT, ["audio"]), ("audio", CHAT, {"voice": "x"}),
-    ("web_search_options", CHAT, {"x": 1}), ("guided_json", CHAT, {"type": "object"}), ("guided_regex", CHAT, "a"),
-    ("guided_choice", CHAT, ["a"]), ("guided_grammar", CHAT, "a"), ("structured_outputs", CHAT, {"x": 1}),
-    ("grammar", CHAT, "root"), ("json_schema", CHAT, {"x": 1}), ("best_of", TEXT, 2), ("suffix", TEXT, "x"),
+    ("web_search_options", CHAT, {"x": 1}), ("echo", CHAT, True), ("best_of", CHAT, 2), ("best_of", TEXT, 2), ("suffix", TEXT, "x"),
     ("previous_response_id", RESPONSES, "resp_x"), ("conversation", RESPONSES, "c"), ("background", RESPONSES, True),
+    ("prompt", RESPONSES, {"id": "x"}), ("top_logprobs", RESPONSES, 2), ("include", RESPONSES, ["message.output_text.logprobs"]),
     ("text", RESPONSES, {"format": {"type": "json_object"}}), ("mcp_servers", MESSAGES, [{"x": 1}]),
     ("container", MESSAGES, "c"), ("output_format", MESSAGES, {"type": "json_schema"}),
 ]
@@ -103,11 +110,11 @@ def fields():
 
 def refused():
     names = {CHAT: "chat", TEXT: "completions", RESPONSES: "responses", MESSAGES: "messages"}
-    by = {}
-    for field, where, value in REFUSED:
-        by.setdefault(names[where], []).append(f"`{field}`" if field not in ("text", "response_format", "modalities") else
-                                               {"text": "`text.format` other than text", "response_format": "`response_format` other than text",
-                                                "modalities": "`modalities` other than text"}[field])
+    words = {"text": "`text.format` other than text", "response_format": "`response_format` other than text",
+             "modalities": "`modalities` other than text", "include": "`include` of log-probabilities"}
+    by = {"all": [words.get(field, f"`{field}`") for field in CONSTRAINTS]}
+    for field, where, _ in REFUSED:
+        by.setdefault(names[where], []).append(words.get(field, f"`{field}`"))
     return ["| endpoint | refused with 400 |", "|---|---|"] + [f"| {k} | {', '.join(v)} |" for k, v in by.items()]
 
 

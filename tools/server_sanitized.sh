@@ -15,6 +15,7 @@ export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:exitcode=99 UBSAN_OPTI
 export TSAN_OPTIONS="halt_on_error=1:exitcode=99:atexit_sleep_ms=0:suppressions=$PWD/tools/tsan.supp"
 cmake --build "build-$preset" --target sparkling >"build-$preset/server-build.log" 2>&1 || { tail -40 "build-$preset/server-build.log"; exit 1; }
 .venv/bin/python -m pytest -q -p no:cacheprovider tests/server_random_test.py tests/server_framing_test.py \
-  tests/server_robust_test.py tests/server_agents_test.py \
+  tests/server_leaving_test.py tests/server_bodies_test.py tests/server_access_test.py tests/server_crowd_test.py \
+  tests/server_life_test.py tests/server_agents_test.py \
   -k "$select" </dev/null
 .venv/bin/python tools/soak.py --seconds "${SOAK_SECONDS:-30}" --any-memory </dev/null

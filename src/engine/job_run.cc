@@ -159,9 +159,7 @@ void JobRun::take(Choice& choice, std::vector<ChatEvent> parsed, std::vector<Job
         content(choice, event.text, out);
         break;
       case ChatEvent::Kind::kToolBegin:
-        content(choice, "", out);
-        if (const std::string held = choice.stops.finish(); !held.empty())
-          out.push_back(make(Kind::kContent, choice.index, held));
+        rest_of_content(choice, out);
         ++choice.calls;
         out.push_back(make(Kind::kToolBegin, choice.index, std::move(event.text), event.call));
         break;
@@ -195,6 +193,19 @@ void JobRun::content(Choice& choice, const std::string& text, std::vector<JobEve
     choice.scores.pop_front();
   }
   if (choice.stopped) choice.scores.clear();
+  if (!event.text.empty() || !event.scores.empty()) out.push_back(std::move(event));
+}
+
+// Nothing can become a stop string any more. The scores of what a call swallowed (white space
+// before it, its opening tag in pieces) are nobody's.
+void JobRun::rest_of_content(Choice& choice, std::vector<JobEvent>& out) {
+  JobEvent event = make(Kind::kContent, choice.index, choice.stops.finish());
+  for (size_t shown = 0; shown < event.text.size() && !choice.scores.empty();) {
+    shown += choice.scores.front().text.size();
+    event.scores.push_back(std::move(choice.scores.front()));
+    choice.scores.pop_front();
+  }
+  choice.scores.clear();
   if (!event.text.empty() || !event.scores.empty()) out.push_back(std::move(event));
 }
 

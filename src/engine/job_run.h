@@ -23,6 +23,7 @@ class JobRun {
   bool token(Choice& choice, const TokenEvent& event);
   void take(Choice& choice, std::vector<ChatEvent> parsed, std::vector<JobEvent>& out);
   void content(Choice& choice, const std::string& text, std::vector<JobEvent>& out);
+  void rest_of_content(Choice& choice, std::vector<JobEvent>& out);
   void finish(Choice& choice, const GenerateResult& result);
 
   Engine& engine_;

@@ -91,7 +91,9 @@ size_t Jobs::position(const Job& job) const {
   const std::vector<const Job*> jobs = order();
   const auto at = std::find(jobs.begin(), jobs.end(), &job);
   if (at == jobs.end()) return 0;
-  return static_cast<size_t>(at - jobs.begin()) + (running_ ? 1 : 0);
+  const auto before =
+      std::count_if(jobs.begin(), at, [](const Job* other) { return !other->cancel_.load(); });
+  return static_cast<size_t>(before) + (running_ ? 1 : 0);
 }
 
 bool Jobs::answer_now(std::string_view id) {
@@ -120,7 +122,8 @@ std::optional<double> Jobs::bandwidth() {
 
 size_t Jobs::waiting() const {
   const std::lock_guard lock(mutex_);
-  return queue_.size();
+  return static_cast<size_t>(std::count_if(queue_.begin(), queue_.end(),
+                                           [](const auto& job) { return !job->cancel_.load(); }));
 }
 
 bool Jobs::busy() const {

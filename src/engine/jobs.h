@@ -144,7 +144,7 @@ class Jobs {
   // first call asks for it.
   std::optional<double> bandwidth();
 
-  size_t waiting() const;
+  size_t waiting() const;  // those whose client is still there
   bool busy() const;
   void cancel_all();
   // No more jobs; returns when the engine has no work or after `limit`. True: it had none.

@@ -1,16 +1,9 @@
 #include "server/access.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace spk::server {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // "[::1]:8080" -> "::1", "localhost:8080" -> "localhost"
 std::string without_port(std::string host) {
@@ -49,6 +42,11 @@ std::string decode_base64(std::string_view text) {
 }
 
 }  // namespace
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+  return text;
+}
 
 bool is_loopback(std::string_view host) {
   // All of 127.0.0.0/8, but not a name that only begins so.

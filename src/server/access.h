@@ -11,6 +11,7 @@
 
 namespace spk::server {
 
+std::string lower(std::string text);  // ASCII letters
 bool is_loopback(std::string_view host);
 // Time depends on the length of `given` only.
 bool same_secret(std::string_view given, std::string_view secret);

@@ -22,11 +22,13 @@ std::string read_blocks_text(const JsonValue& content) {
   return text;
 }
 
+// Assistant messages in a row are one turn, as this API says: a client that sends the blocks of a
+// turn one by one gets the turn back.
 void read_assistant(const JsonValue& content, std::vector<Message>& out) {
-  Message message{"assistant", "", "", {}, {}};
+  if (out.empty() || out.back().role != "assistant") out.push_back({"assistant", "", "", {}, {}});
+  Message& message = out.back();
   if (content.is_string()) {
-    message.content = content.string();
-    out.push_back(std::move(message));
+    message.content += content.string();
     return;
   }
   for (const JsonValue& block : content.elements()) {
@@ -47,7 +49,6 @@ void read_assistant(const JsonValue& content, std::vector<Message>& out) {
                   "'");
     }
   }
-  out.push_back(std::move(message));
 }
 
 // One user message may hold results of calls and then words: results are turns of their own.
@@ -65,6 +66,7 @@ void read_user(const JsonValue& content, std::vector<Message>& out) {
       text += block.need("text").string();
       any = true;
     } else if (type == "tool_result") {
+      check_text(block, "tool_use_id");
       const auto result = block.find("content");
       std::string words = result ? read_blocks_text(*result) : "";
       if (block.boolean_or("is_error", false)) words.insert(0, "Error: ");

@@ -63,7 +63,8 @@ class MessageWriter : public AnswerWriter {
       w.object().field("type", "thinking").field("thinking", choice.reasoning);
       w.field("signature", kSignature).end();
     }
-    if (!choice.content.empty() || choice.calls.empty())
+    // Every message has a block; one that was cut while it thought has no empty text behind it.
+    if (!choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty()))
       w.object().field("type", "text").field("text", choice.content).end();
     for (const ToolCall& call : choice.calls) {
       w.object().field("type", "tool_use").field("id", call.id).field("name", call.name);

@@ -57,18 +57,23 @@ Thinking read_thinking(const JsonValue& body, const std::optional<JsonValue>& ef
   std::optional<bool> on;
   std::optional<int64_t> budget;
   if (const auto field = body.find("thinking_budget")) budget = read_budget(*field);
+  if (const auto field = body.find("enable_thinking")) on = field->boolean();
   if (const auto kwargs = body.find("chat_template_kwargs")) {
     for (const auto& [key, value] : kwargs->members()) {
       if (key == "enable_thinking" || key == "thinking") {
-        on = value.boolean();
+        const bool wanted = value.boolean();
+        if (!on) on = wanted;
       } else if (key == "thinking_option") {
         const std::string option = value.string();
         if (option != "on" && option != "off") value.expected("on or off");
-        on = option == "on";
+        if (!on) on = option == "on";
       } else if (key == "thinking_budget") {
         if (!budget) budget = read_budget(value);
       } else {
-        unsupported(value.path(), "expected enable_thinking, thinking_option or thinking_budget");
+        // The field's own name is the client's text: it goes into the answer, never into the log.
+        unsupported("chat_template_kwargs",
+                    "expected enable_thinking, thinking_option or thinking_budget, found '",
+                    key.substr(0, 40), "'");
       }
     }
   }
@@ -134,6 +139,26 @@ void read_sampling(const JsonValue& body, const ServerOptions& options, JobReque
 
 Call begin_call(const JsonValue& body, const ServerOptions& options, const char* endpoint,
                 bool one_answer) {
+  // Constraints, and other texts than the one that would come, by whatever API's name a client
+  // knows them.
+  refuse_fields(body, {{"response_format", "{\"type\":\"text\"}"},
+                       {"structured_outputs", ""},
+                       {"guided_json", ""},
+                       {"guided_regex", ""},
+                       {"guided_choice", ""},
+                       {"guided_grammar", ""},
+                       {"structural_tag", ""},
+                       {"grammar", ""},
+                       {"regex", ""},
+                       {"ebnf", ""},
+                       {"json_schema", ""},
+                       {"allowed_token_ids", ""},
+                       {"bad_words", ""},
+                       {"stop_token_ids", ""},
+                       {"min_tokens", "0"},
+                       {"chat_template", ""},
+                       {"continue_final_message", ""},
+                       {"prompt_logprobs", ""}});
   body.string_or("model", "");
   Call call;
   call.endpoint = endpoint;
@@ -152,6 +177,10 @@ void refuse_fields(const JsonValue& body, std::initializer_list<Refused> fields)
     unsupported(value->path(),
                 "not in this version, and an answer without it would be another one");
   }
+}
+
+void check_text(const JsonValue& object, std::string_view field) {
+  (void)object.string_or(field, "");
 }
 
 std::string read_text(const JsonValue& content) {
@@ -196,6 +225,7 @@ std::string read_chat_tool(const JsonValue& tool) {
     unsupported(tool.path() + ".type", "expected function, found '", type.substr(0, 40), "'");
   const JsonValue function = tool.need("function");
   check_tool_name(function.need("name"));
+  check_text(function, "description");
   refuse_strict(function);
   refuse_strict(tool);
   if (const auto parameters = function.find("parameters"); parameters && !parameters->is_object())
@@ -218,12 +248,17 @@ std::string read_chat_tool(const JsonValue& tool) {
   return w.end().take();
 }
 
-std::string read_flat_tool(const JsonValue& tool, std::string_view schema_key) {
+std::string read_flat_tool(const JsonValue& tool, std::string_view schema_key,
+                           const std::string& prefix) {
   const JsonValue name = tool.need("name");
   check_tool_name(name);
   refuse_strict(tool);
   JsonWriter w;
-  w.object().field("type", "function").key("function").object().field("name", name.string());
+  w.object()
+      .field("type", "function")
+      .key("function")
+      .object()
+      .field("name", prefix + name.string());
   if (const auto text = tool.find("description")) w.field("description", text->string());
   if (const auto schema = tool.find(schema_key)) {
     if (!schema->is_object()) schema->expected("a JSON schema");

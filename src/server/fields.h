@@ -12,7 +12,8 @@ namespace spk::server {
 
 // Whether the model thinks before it answers. One order for every API, the first that is there
 // decides:
-//   1. chat_template_kwargs: enable_thinking (true, false), thinking_option ("on", "off")
+//   1. enable_thinking (true, false), chat_template_kwargs: enable_thinking, thinking_option ("on",
+//   "off")
 //   2. thinking: {"type": "enabled" | "adaptive" | "disabled", "budget_tokens": N}
 //   3. effort: reasoning_effort, reasoning.effort or output_config.effort
 //   4. the default: --thinking; for the Messages API off, since its clients expect no thinking they
@@ -43,6 +44,9 @@ struct Refused {
 };
 void refuse_fields(const JsonValue& body, std::initializer_list<Refused> fields);
 
+// One field that must be text when it is there.
+void check_text(const JsonValue& object, std::string_view field);
+
 // The text of a message: a string or a list of text parts. Pictures, sound and files are refused by
 // name.
 std::string read_text(const JsonValue& content);
@@ -50,8 +54,10 @@ std::string read_text(const JsonValue& content);
 // {"type": "function", "function": {...}} as JSON text, from a definition in OpenAI's chat form;
 // strict is refused.
 std::string read_chat_tool(const JsonValue& tool);
-// The same from a flat form: name, description, and the schema under `schema_key`.
-std::string read_flat_tool(const JsonValue& tool, std::string_view schema_key);
+// The same from a flat form: name, description, and the schema under `schema_key`. The model sees
+// `prefix` before the name.
+std::string read_flat_tool(const JsonValue& tool, std::string_view schema_key,
+                           const std::string& prefix = {});
 // One JSON object as text, given as a string; refused when it is not one.
 std::string read_arguments(const JsonValue& text);
 

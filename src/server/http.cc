@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -162,6 +163,16 @@ void fill(HttpReply& reply, const std::string& version, httplib::Response& out) 
 // What makes the length of a body, or whom a request is for, a matter of opinion: two readers of
 // one connection (a proxy and this server) must not differ in it. Empty: all is well.
 std::string ambiguous(const httplib::Request& in) {
+  // "Content-Length : 5" is a header to some readers and none to others.
+  for (const auto& [name, value] : in.headers) {
+    const bool odd = std::any_of(name.begin(), name.end(), [](unsigned char c) {
+      return c <= ' ' || c >= 0x7f ||
+             std::string_view("\"(),/;<=>?@[\\]{}").find(static_cast<char>(c)) !=
+                 std::string_view::npos;
+    });
+    if (name.empty() || odd)
+      return "a header's name: expected a word, found another character in it";
+  }
   const size_t hosts = in.get_header_value_count("Host");
   if (hosts > 1) return cat("Host: expected one, found ", hosts);
   const size_t lengths = in.get_header_value_count("Content-Length");
@@ -179,6 +190,12 @@ std::string ambiguous(const httplib::Request& in) {
   if (coding != "chunked" || in.get_header_value_count("Transfer-Encoding") > 1)
     return "Transfer-Encoding: expected chunked, found another";
   return lengths > 0 ? "expected Content-Length or Transfer-Encoding, found both" : "";
+}
+
+// What ambiguous() has let pass.
+size_t announced(const httplib::Request& in) {
+  const std::string length = in.get_header_value("Content-Length");
+  return length.empty() ? 0 : std::stoull(length);
 }
 
 // The library's server with our connections in place of its own socket loop.
@@ -206,7 +223,7 @@ struct HttpServer::Impl : httplib::Server {
     };
     Get(".*", handler).Post(".*", handler).Put(".*", handler).Patch(".*", handler);
     Delete(".*", handler).Options(".*", handler);
-    set_error_handler([this](const httplib::Request&, httplib::Response& out) {
+    set_error_handler([this](const httplib::Request& in, httplib::Response& out) {
       if (current != nullptr && current->too_large())
         out.status = current->in_header() ? kHeaderTooLarge : 413;
       const bool crowded = current != nullptr && current->crowded();
@@ -216,7 +233,7 @@ struct HttpServer::Impl : httplib::Server {
       }
       if (out.body.empty()) {
         const std::string why = crowded ? "too many large requests at once; try again later" : "";
-        out.set_content(handlers.refuse(out.status, why), "application/json");
+        out.set_content(handlers.refuse(out.status, in.path, why), "application/json");
       }
       if (out.status == 400 || out.status == 413 || out.status == kUriTooLong ||
           out.status == kHeaderTooLarge ||
@@ -232,12 +249,18 @@ struct HttpServer::Impl : httplib::Server {
     bool answered = true;
     if (const std::string why = ambiguous(in); !why.empty()) {
       reply.status = 400;
-      reply.body = handlers.refuse(400, why);
+      reply.body = handlers.refuse(400, in.path, why);
     } else if (in.path.size() > kPathBytes) {
       reply.status = 404;
-      reply.body = handlers.refuse(404, "");
+      reply.body = handlers.refuse(404, in.path, "");
     } else {
       answered = handlers.gate(Request(in, *current), reply);
+      // Announced too large: the library would read all of it away before it says so.
+      if (!answered && announced(in) > options.body_limit) {
+        reply.status = 413;
+        reply.body = handlers.refuse(413, in.path, "");
+        answered = true;
+      }
     }
     const bool has_body =
         in.has_header("Transfer-Encoding") || in.get_header_value("Content-Length") != "0";
@@ -278,7 +301,7 @@ struct HttpServer::Impl : httplib::Server {
 
   // Where the library cannot answer.
   std::string own_answer(int status, const char* words) const {
-    const std::string body = handlers.refuse(status, "");
+    const std::string body = handlers.refuse(status, "", "");
     return cat("HTTP/1.1 ", status, " ", words,
                "\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ",
                body.size(), "\r\n\r\n", body);

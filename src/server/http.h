@@ -64,8 +64,9 @@ struct HttpHandlers {
   std::function<bool(const HttpRequest&, HttpReply& reply)> gate;
   std::function<void(const HttpRequest&, HttpReply& reply)> handle;
   // Body for what the transport refuses itself: malformed requests (400), too large ones (413,
-  // 414, 431), too many (503). `why`: more than the status says, or nothing.
-  std::function<std::string(int status, const std::string& why)> refuse;
+  // 414, 431), too many (503). `path`: as far as it is known, it decides the form; `why`: more than
+  // the status says, or nothing.
+  std::function<std::string(int status, const std::string& path, const std::string& why)> refuse;
 };
 
 class HttpServer {

@@ -203,6 +203,13 @@ int64_t JsonValue::integer_or(std::string_view key, int64_t low, int64_t high,
   return value ? value->integer(low, high) : otherwise;
 }
 
+bool same_json(std::string_view a, std::string_view b) {
+  if (a == b) return true;
+  using Json = nlohmann::json;
+  const Json one = Json::parse(a, nullptr, false), two = Json::parse(b, nullptr, false);
+  return !one.is_discarded() && !two.is_discarded() && one == two;
+}
+
 double JsonValue::number_or(std::string_view key, double low, double high, double otherwise) const {
   const auto value = find(key);
   return value ? value->number(low, high) : otherwise;

@@ -100,4 +100,9 @@ class JsonDocument {
   std::unique_ptr<Impl> impl_;
 };
 
+// Whether two texts are the same JSON value. Clients parse what they got and write it again:
+// spacing, the order of keys (maps that sort), escapes and the form of a number (1.0 comes back as
+// 1) are theirs. Both texts are JSON whose depth somebody has bounded.
+bool same_json(std::string_view a, std::string_view b);
+
 }  // namespace spk::server

@@ -28,10 +28,8 @@ Message read_message(const JsonValue& item) {
   if (content) message.content = read_text(*content);
   if (message.role == "assistant") {
     for (const char* name : {"reasoning_content", "reasoning"}) {
-      if (const auto text = item.find(name); text && text->is_string()) {
-        message.reasoning = text->string();
-        break;
-      }
+      const std::string text = item.string_or(name, "");
+      if (message.reasoning.empty()) message.reasoning = text;
     }
     if (const auto calls = item.find("tool_calls")) message.tool_calls = read_calls(*calls);
     if (const auto call = item.find("function_call")) {
@@ -45,9 +43,11 @@ Message read_message(const JsonValue& item) {
   } else if (message.role == "system" || message.role == "developer" || message.role == "user" ||
              message.role == "tool" || message.role == "function") {
     if (!content) item.need("content");
+    check_text(item, "tool_call_id");
   } else {
     role.expected("system, developer, user, assistant, tool or function");
   }
+  check_text(item, "name");
   return message;
 }
 
@@ -55,16 +55,7 @@ Message read_message(const JsonValue& item) {
 
 Call read_openai_call(const JsonValue& body, const ServerOptions& options, const char* endpoint,
                       std::initializer_list<Refused> refused, bool& usage) {
-  refuse_fields(body, {{"response_format", "{\"type\":\"text\"}"},
-                       {"structured_outputs", ""},
-                       {"guided_json", ""},
-                       {"guided_regex", ""},
-                       {"guided_choice", ""},
-                       {"guided_grammar", ""},
-                       {"grammar", ""},
-                       {"json_schema", ""},
-                       {"best_of", "1"},
-                       {"prompt_logprobs", ""}});
+  refuse_fields(body, {{"best_of", "1"}});
   refuse_fields(body, refused);
   Call call = begin_call(body, options, endpoint, false);
   usage = false;
@@ -85,8 +76,12 @@ ChatInput read_openai_chat(const JsonValue& body, const ServerOptions& options) 
     for (const JsonValue& tool : tools->elements()) chat.tools.push_back(read_chat_tool(tool));
   }
   read_tool_choice(body, chat);
-  chat.thinking = read_thinking(body, body.find("reasoning_effort"),
-                                {options.thinking, options.thinking_budget});
+  std::optional<JsonValue> effort = body.find("reasoning_effort");
+  if (const auto reasoning = body.find("reasoning")) {
+    const auto nested = reasoning->find("effort");
+    if (!effort) effort = nested;
+  }
+  chat.thinking = read_thinking(body, effort, {options.thinking, options.thinking_budget});
   return chat;
 }
 

@@ -45,6 +45,13 @@ void read_reasoning(const JsonValue& item, Turns& turns) {
   turns.reasoning(text);
 }
 
+// What stands before the name of a function of a group (Codex: one per MCP server), so that the
+// model sees one flat list.
+std::string group_prefix(const std::string& group) {
+  if (group.empty() || group.ends_with('_')) return group;
+  return group + "__";
+}
+
 void read_item(const JsonValue& item, Turns& turns) {
   const std::string type = item.string_or("type", "message");
   if (type == "message") {
@@ -58,7 +65,8 @@ void read_item(const JsonValue& item, Turns& turns) {
     else
       role.expected("system, developer, user or assistant");
   } else if (type == "function_call") {
-    turns.call({item.need("call_id").string(), item.need("name").string(),
+    const std::string prefix = group_prefix(item.string_or("namespace", ""));
+    turns.call({item.need("call_id").string(), prefix + item.need("name").string(),
                 read_arguments(item.need("arguments")), true});
   } else if (type == "function_call_output") {
     item.need("call_id").string();
@@ -72,14 +80,27 @@ void read_item(const JsonValue& item, Turns& turns) {
   }
 }
 
-std::vector<std::string> read_tools(const JsonValue& list) {
+std::vector<std::string> read_tools(const JsonValue& list, GroupedNames& grouped) {
   std::vector<std::string> tools;
-  for (const JsonValue& tool : list.elements()) {
+  const auto function = [&](const JsonValue& tool, const std::string& group) {
     const std::string type = tool.need("type").string();
     if (type != "function")
       unsupported(tool.path() + ".type", "expected function, found '", type.substr(0, 40),
                   "': tools that the server itself runs, and free-form ones, are not here");
-    tools.push_back(read_flat_tool(tool, "parameters"));
+    const std::string prefix = group_prefix(group);
+    tools.push_back(read_flat_tool(tool, "parameters", prefix));
+    if (group.empty()) return;
+    const std::string name = tool.need("name").string();
+    grouped[prefix + name] = {group, name};
+  };
+  for (const JsonValue& tool : list.elements()) {
+    if (tool.need("type").string() != "namespace") {
+      function(tool, "");
+      continue;
+    }
+    const JsonValue name = tool.need("name");
+    if (name.string().empty()) name.expected("a name");
+    for (const JsonValue& inner : tool.need("tools").elements()) function(inner, name.string());
   }
   return tools;
 }
@@ -92,13 +113,22 @@ Call read_responses(Service& service, std::string_view text) {
   if (body.find("previous_response_id"))
     unsupported("previous_response_id",
                 "this server keeps no responses; send the full list of input items");
-  refuse_fields(body, {{"conversation", ""}, {"background", ""}, {"prompt", ""}});
+  refuse_fields(body,
+                {{"conversation", ""}, {"background", ""}, {"prompt", ""}, {"top_logprobs", "0"}});
+  if (const auto include = body.find("include")) {
+    for (const JsonValue& part : include->elements()) {
+      if (part.string() == "message.output_text.logprobs")
+        unsupported(part.path(),
+                    "log-probabilities are not in this API yet; chat completions have them");
+    }
+  }
   if (const auto format = body.find("text"))
     refuse_fields(*format, {{"format", "{\"type\":\"text\"}"}});
   Call call = begin_call(body, service.options, "responses", true);
   JobRequest& job = call.job;
   job.max_tokens = body.integer_or("max_output_tokens", 1, int64_t{1} << 31, 0);
 
+  GroupedNames grouped;
   ChatInput chat;
   chat.field = "input";
   Turns turns;
@@ -111,7 +141,7 @@ Call read_responses(Service& service, std::string_view text) {
   }
   chat.messages = std::move(turns.messages);
   if (chat.messages.empty()) input.expected("at least one item");
-  if (const auto tools = body.find("tools")) chat.tools = read_tools(*tools);
+  if (const auto tools = body.find("tools")) chat.tools = read_tools(*tools, grouped);
   read_tool_choice(body, chat);
   std::optional<JsonValue> effort;
   if (const auto reasoning = body.find("reasoning")) effort = reasoning->find("effort");
@@ -120,7 +150,7 @@ Call read_responses(Service& service, std::string_view text) {
   job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
   job.id = call.answer.id = new_id("resp_");
   prepare_chat(service, std::move(chat), call);
-  call.writer = make_responses_writer(job.max_tokens);
+  call.writer = make_responses_writer(job.max_tokens, std::move(grouped));
   return call;
 }
 

@@ -4,6 +4,7 @@
 #include "server/openai_text.h"
 
 #include <optional>
+#include <utility>
 
 namespace spk::server {
 namespace {
@@ -15,6 +16,7 @@ struct Item {
   std::string text;     // or the arguments
   std::string call_id;  // of a call, with its name
   std::string name;
+  std::string group;  // empty: none
 };
 
 void write_item(JsonWriter& w, const Item& item, const char* status) {
@@ -36,6 +38,7 @@ void write_item(JsonWriter& w, const Item& item, const char* status) {
       break;
     case Item::Kind::kCall:
       w.field("type", "function_call").field("call_id", item.call_id).field("name", item.name);
+      if (!item.group.empty()) w.field("namespace", item.group);
       w.field("arguments", item.text);
       break;
   }
@@ -44,17 +47,17 @@ void write_item(JsonWriter& w, const Item& item, const char* status) {
 
 class ResponseWriter : public AnswerWriter {
  public:
-  explicit ResponseWriter(int64_t max_output_tokens) : max_output_tokens_(max_output_tokens) {}
+  ResponseWriter(int64_t max_output_tokens, GroupedNames grouped)
+      : max_output_tokens_(max_output_tokens), grouped_(std::move(grouped)) {}
 
   std::string whole(const Answer& answer) override {
     const ChoiceText& choice = answer.choices.front();
     items_.clear();
     if (!choice.reasoning.empty())
-      items_.push_back({Item::Kind::kReasoning, new_id("rs_"), choice.reasoning, "", ""});
-    if (!choice.content.empty() || choice.calls.empty())
-      items_.push_back({Item::Kind::kMessage, new_id("msg_"), choice.content, "", ""});
-    for (const ToolCall& call : choice.calls)
-      items_.push_back({Item::Kind::kCall, new_id("fc_"), call.arguments, call.id, call.name});
+      items_.push_back({Item::Kind::kReasoning, new_id("rs_"), choice.reasoning, "", "", ""});
+    if (!choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty()))
+      items_.push_back({Item::Kind::kMessage, new_id("msg_"), choice.content, "", "", ""});
+    for (const ToolCall& call : choice.calls) items_.push_back(call_item(call));
     JsonWriter w;
     response(w, answer, final_status(answer), nullptr);
     return w.take();
@@ -83,9 +86,7 @@ class ResponseWriter : public AnswerWriter {
         break;
       case Kind::kToolBegin:
         close_item(out, "completed");
-        begin({Item::Kind::kCall, new_id("fc_"), "", answer.choices[0].calls[event.call].id,
-               event.text},
-              out);
+        begin(call_item({answer.choices[0].calls[event.call].id, event.text, "", true}), out);
         break;
       case Kind::kArguments:
         delta("response.function_call_arguments.delta", event.text, out);
@@ -117,6 +118,17 @@ class ResponseWriter : public AnswerWriter {
   }
 
  private:
+  Item call_item(const ToolCall& call) const {
+    const auto at = grouped_.find(call.name);
+    const bool grouped = at != grouped_.end();
+    return {Item::Kind::kCall,
+            new_id("fc_"),
+            call.arguments,
+            call.id,
+            grouped ? at->second.name : call.name,
+            grouped ? at->second.group : ""};
+  }
+
   static const char* final_status(const Answer& answer) {
     return answer.choices.front().result.finish == JobFinish::kLength ? "incomplete" : "completed";
   }
@@ -152,7 +164,8 @@ class ResponseWriter : public AnswerWriter {
   static void usage(JsonWriter& w, const Answer& answer) {
     const int64_t out = answer.completion_tokens();
     w.object().field("input_tokens", answer.prompt_tokens).key("input_tokens_details").object();
-    w.field("cached_tokens", answer.cached_tokens()).end().field("output_tokens", out);
+    w.field("cached_tokens", answer.cached_tokens()).field("cache_write_tokens", 0).end();
+    w.field("output_tokens", out);
     w.key("output_tokens_details").object().field("reasoning_tokens", answer.reasoning_tokens());
     w.end().field("total_tokens", answer.prompt_tokens + out).end();
   }
@@ -171,7 +184,7 @@ class ResponseWriter : public AnswerWriter {
     if (open_ && items_.back().kind == kind) return;
     close_item(out, "completed");
     const bool thought = kind == Item::Kind::kReasoning;
-    begin({kind, new_id(thought ? "rs_" : "msg_"), "", "", ""}, out);
+    begin({kind, new_id(thought ? "rs_" : "msg_"), "", "", "", ""}, out);
   }
 
   void begin(Item item, std::string& out) {
@@ -238,6 +251,7 @@ class ResponseWriter : public AnswerWriter {
   }
 
   const int64_t max_output_tokens_;
+  const GroupedNames grouped_;
   int64_t sequence_ = 0;
   std::vector<Item> items_;
   bool open_ = false;
@@ -245,8 +259,9 @@ class ResponseWriter : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> make_responses_writer(int64_t max_output_tokens) {
-  return std::make_unique<ResponseWriter>(max_output_tokens);
+std::unique_ptr<AnswerWriter> make_responses_writer(int64_t max_output_tokens,
+                                                    GroupedNames grouped) {
+  return std::make_unique<ResponseWriter>(max_output_tokens, std::move(grouped));
 }
 
 }  // namespace spk::server

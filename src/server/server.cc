@@ -46,6 +46,13 @@ bool matches(const Route& route, std::string_view path) {
          path.substr(path.size() - route.suffix.size()) == route.suffix;
 }
 
+// "application/json", in any case, maybe with parameters.
+bool is_json_type(std::string_view header) {
+  std::string type(header.substr(0, header.find(';')));
+  type.erase(type.find_last_not_of(" \t") + 1);
+  return lower(type) == "application/json";
+}
+
 std::string error_body(std::string_view path, const ApiError& error) {
   return path.substr(0, 12) == "/v1/messages" ? anthropic_error(error) : openai_error(error);
 }
@@ -60,8 +67,8 @@ class Server {
         http_(options.http,
               {[this](const HttpRequest& in, HttpReply& out) { return gate(in, out); },
                [this](const HttpRequest& in, HttpReply& out) { handle(in, out); },
-               [](int status, const std::string& why) {
-                 return openai_error(transport_error(status, why));
+               [](int status, const std::string& path, const std::string& why) {
+                 return error_body(path, transport_error(status, why));
                }}) {}
 
   void run(const std::function<void(std::string)>& ready, const std::function<bool()>& stop) {
@@ -148,9 +155,11 @@ class Server {
     if (!origin_named(in.header("Origin"), options_)) return;
     out.headers.emplace_back("Access-Control-Allow-Origin", in.header("Origin"));
     out.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    out.headers.emplace_back(
-        "Access-Control-Allow-Headers",
-        "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta");
+    // Clients bring headers of their own (x-stainless-...), and none of them means anything here.
+    const std::string wanted = in.header("Access-Control-Request-Headers");
+    out.headers.emplace_back("Access-Control-Allow-Headers",
+                             wanted.empty() ? "Authorization, Content-Type, X-Api-Key" : wanted);
+    out.headers.emplace_back("Access-Control-Expose-Headers", "Retry-After");
     out.headers.emplace_back("Access-Control-Max-Age", "600");
   }
 
@@ -192,8 +201,7 @@ class Server {
       return refuse(405, "method_not_allowed", "this route has another method");
     if (route == nullptr) return refuse(404, "not_found", "no such route");
     if (route->method == "POST" && route->suffix.empty()) {
-      const std::string type = in.header("Content-Type");
-      if (type.substr(0, 16) != "application/json")
+      if (!is_json_type(in.header("Content-Type")))
         return refuse(400, "invalid_content_type",
                       "Content-Type: expected application/json, found another");
       if (in.has_header("Content-Encoding"))

@@ -5,6 +5,8 @@
 #include "server/openai_messages.h"
 #include "server/routes.h"
 
+#include <ctime>
+
 namespace spk::server {
 
 void tokenize(Service& service, const HttpRequest& request, HttpReply& reply) {
@@ -59,7 +61,14 @@ void models(Service& service, const HttpRequest&, HttpReply& reply) {
   w.field("id", service.options.model_name).field("object", "model");
   w.field("created", service.options.started).field("owned_by", "sparkling");
   w.field("context_length", context).field("max_model_len", context);
+  // What Anthropic's clients read of the same list.
   w.field("type", "model").field("display_name", service.options.model_name);
+  const std::time_t started = service.options.started;
+  std::tm utc{};
+  gmtime_r(&started, &utc);
+  char when[32];
+  std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  w.field("created_at", when).field("lifecycle", "active").field("max_input_tokens", context);
   w.end().end().field("has_more", false);
   w.field("first_id", service.options.model_name).field("last_id", service.options.model_name);
   reply.body = w.end().take();

@@ -1,7 +1,6 @@
 #include "server/turn_memory.h"
 
-#include "base/error.h"
-#include "text/json_text.h"
+#include "server/json_read.h"
 
 #include <utility>
 
@@ -14,16 +13,6 @@ size_t size_of(const SentTurn& turn) {
     bytes += 256 + 2 * call.id.size() + call.name.size() + call.arguments.size();
   for (const Segment& segment : turn.verbatim) bytes += 64 + segment.text.size();
   return bytes;
-}
-
-// Clients parse arguments and write them again, so only spacing may differ.
-bool same_json(const std::string& a, const std::string& b) {
-  if (a == b) return true;
-  try {
-    return python_json(a, "a") == python_json(b, "b");
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 }  // namespace
