@@ -63,6 +63,7 @@ def test_client_budget_to_the_token(client, server):
                                     extra_body={"temperature": 0, "logit_bias": {str(end): -1000}})
     ids = server.post("/tokenize", {"content": answer.content[0].thinking})[2]["tokens"]
     assert 1 <= len(ids) <= 9 and answer.content[1].text
+    assert answer.usage.output_tokens_details.thinking_tokens == 9 < answer.usage.output_tokens
 
 
 def test_client_tools_round_trip(client):

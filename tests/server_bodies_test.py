@@ -160,7 +160,8 @@ NESTED = [
     ("messages", {"tool_choice": "auto"}, "tool_choice"), ("responses", {"input": [{"type": "reasoning", "summary": 5}]}, "input[0].summary"),
     ("responses", {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]}, "input[0].arguments"),
     ("responses", {"input": [{"type": "function_call", "namespace": 5}]}, "input[0].namespace"),
-    ("responses", {"include": ["message.output_text.logprobs"]}, "include[0]"), ("responses", {"top_logprobs": 3}, "top_logprobs")]
+    ("responses", {"include": ["message.output_text.logprobs"]}, "include[0]"), ("responses", {"top_logprobs": 3}, "top_logprobs"),
+    ("responses", {"metadata": 5}, "metadata")]
 
 
 @pytest.mark.parametrize("path, change, field", NESTED)

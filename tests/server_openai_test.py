@@ -87,6 +87,17 @@ def test_client_responses(client):
     assert whole.usage.total_tokens == whole.usage.input_tokens + whole.usage.output_tokens
 
 
+def test_client_responses_tell_what_was_asked(client):
+    tool = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": False}
+    ask = dict(model="m", input="x", instructions="Be brief.", temperature=0.5, top_p=0.9, max_output_tokens=2, tools=[tool], tool_choice="none",
+               parallel_tool_calls=False, metadata={"who": "me"})
+    streamed = list(client.responses.create(**ask, stream=True))
+    for response in (client.responses.create(**ask), streamed[0].response, streamed[-1].response):
+        said = response.model_dump(exclude_unset=True)
+        assert {field: said[field] for field in ask if field not in ("model", "input")} == {k: v for k, v in ask.items() if k not in ("model", "input")}
+    assert client.responses.create(model="m", input="x", max_output_tokens=1).tool_choice == "auto"
+
+
 def test_client_responses_tools_round_trip(client):
     tool = {"type": "function", "name": "get_weather", "description": "Get the weather of a city", "strict": False,
             "parameters": WEATHER["function"]["parameters"]}

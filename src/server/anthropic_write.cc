@@ -49,6 +49,10 @@ void write_anthropic_usage(JsonWriter& w, const Answer& answer) {
       .field("cache_creation_input_tokens", 0)
       .field("cache_read_input_tokens", answer.cached_tokens())
       .field("output_tokens", answer.completion_tokens())
+      .key("output_tokens_details")
+      .object()
+      .field("thinking_tokens", answer.reasoning_tokens())
+      .end()
       .end();
 }
 

@@ -301,7 +301,9 @@ void run_call(Service& service, Call call, const HttpRequest& request, HttpReply
 }
 
 std::string new_id(std::string_view prefix) {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
+  // Nobody may guess the next one from the last: ids of calls bring remembered turns back, and the
+  // page's nonce is made here too.
+  static thread_local std::random_device random;
   constexpr std::string_view kLetters =
       "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   std::string id(prefix);

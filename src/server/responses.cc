@@ -105,6 +105,22 @@ std::vector<std::string> read_tools(const JsonValue& list, GroupedNames& grouped
   return tools;
 }
 
+RequestEcho echo_of(const JsonValue& body, const Call& call, const ChatInput& chat) {
+  RequestEcho echo;
+  echo.max_output_tokens = call.job.max_tokens;
+  if (const auto words = body.find("instructions")) echo.instructions = words->dump();
+  if (const auto metadata = body.find("metadata")) {
+    if (!metadata->is_object()) metadata->expected("an object");
+    echo.metadata = metadata->dump();
+  }
+  if (!chat.may_call) echo.tool_choice = "\"none\"";
+  if (const auto tools = body.find("tools")) echo.tools = tools->dump();
+  echo.parallel = !chat.one_call;
+  echo.temperature = call.job.sampling.temperature;
+  echo.top_p = call.job.sampling.top_p;
+  return echo;
+}
+
 }  // namespace
 
 Call read_responses(Service& service, std::string_view text) {
@@ -149,8 +165,9 @@ Call read_responses(Service& service, std::string_view text) {
       read_thinking(body, effort, {service.options.thinking, service.options.thinking_budget});
   job.client = body.string_or("prompt_cache_key", body.string_or("user", ""));
   job.id = call.answer.id = new_id("resp_");
+  RequestEcho echo = echo_of(body, call, chat);
   prepare_chat(service, std::move(chat), call);
-  call.writer = make_responses_writer(job.max_tokens, std::move(grouped));
+  call.writer = make_responses_writer(std::move(echo), std::move(grouped));
   return call;
 }
 

@@ -47,8 +47,8 @@ void write_item(JsonWriter& w, const Item& item, const char* status) {
 
 class ResponseWriter : public AnswerWriter {
  public:
-  ResponseWriter(int64_t max_output_tokens, GroupedNames grouped)
-      : max_output_tokens_(max_output_tokens), grouped_(std::move(grouped)) {}
+  ResponseWriter(RequestEcho request, GroupedNames grouped)
+      : request_(std::move(request)), grouped_(std::move(grouped)) {}
 
   std::string whole(const Answer& answer) override {
     const ChoiceText& choice = answer.choices.front();
@@ -146,16 +146,17 @@ class ResponseWriter : public AnswerWriter {
       w.object().field("reason", "max_output_tokens").end();
     else
       w.null();
-    w.key("instructions").null().key("max_output_tokens");
-    max_output_tokens_ > 0 ? w.integer(max_output_tokens_) : w.null();
+    w.key("instructions").raw(request_.instructions).key("max_output_tokens");
+    request_.max_output_tokens > 0 ? w.integer(request_.max_output_tokens) : w.null();
     w.field("model", answer.model).key("output").array();
     for (const Item& item : items_) {
       if (done) write_item(w, item, &item == &items_.back() ? status : "completed");
     }
-    w.end().field("parallel_tool_calls", true).key("previous_response_id").null();
-    w.field("store", false).key("temperature").null().key("top_p").null();
-    w.field("tool_choice", "auto").key("tools").array().end();
-    w.field("truncation", "disabled").key("metadata").object().end().key("usage");
+    w.end().field("parallel_tool_calls", request_.parallel).key("previous_response_id").null();
+    w.field("store", false).field("temperature", request_.temperature);
+    w.field("top_p", request_.top_p).key("tool_choice").raw(request_.tool_choice);
+    w.key("tools").raw(request_.tools).field("truncation", "disabled");
+    w.key("metadata").raw(request_.metadata).key("usage");
     done ? usage(w, answer) : static_cast<void>(w.null());
     if (done) w.key("timings").raw(timings_json(answer));
     w.end();
@@ -250,7 +251,7 @@ class ResponseWriter : public AnswerWriter {
     });
   }
 
-  const int64_t max_output_tokens_;
+  const RequestEcho request_;
   const GroupedNames grouped_;
   int64_t sequence_ = 0;
   std::vector<Item> items_;
@@ -259,9 +260,8 @@ class ResponseWriter : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> make_responses_writer(int64_t max_output_tokens,
-                                                    GroupedNames grouped) {
-  return std::make_unique<ResponseWriter>(max_output_tokens, std::move(grouped));
+std::unique_ptr<AnswerWriter> make_responses_writer(RequestEcho request, GroupedNames grouped) {
+  return std::make_unique<ResponseWriter>(std::move(request), std::move(grouped));
 }
 
 }  // namespace spk::server

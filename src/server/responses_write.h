@@ -15,7 +15,14 @@ struct GroupedName {
 };
 using GroupedNames = std::unordered_map<std::string, GroupedName>;
 
-std::unique_ptr<AnswerWriter> make_responses_writer(int64_t max_output_tokens,
-                                                    GroupedNames grouped);
+// What a response says of its request: JSON texts.
+struct RequestEcho {
+  int64_t max_output_tokens = 0;  // 0: none
+  std::string instructions = "null", metadata = "{}", tool_choice = "\"auto\"", tools = "[]";
+  bool parallel = true;
+  double temperature = 0, top_p = 1;
+};
+
+std::unique_ptr<AnswerWriter> make_responses_writer(RequestEcho request, GroupedNames grouped);
 
 }  // namespace spk::server
