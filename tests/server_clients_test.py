@@ -62,6 +62,9 @@ def test_every_object_and_event_is_of_its_type(server, question, limit):
     for model in server.get("/v1/models")[2]["data"]:
         check(oai.Model, model)
         check(claude.ModelInfo, model)
+        assert server.get(f"/v1/models/{model['id']}")[2] == model
+    status, _, error = server.get("/v1/models/another")
+    assert status == 404 and "'another'" in error["error"]["message"] and error["error"]["code"] == "model_not_found"
 
 
 def test_clients_try_again_when_the_queue_was_full(server):

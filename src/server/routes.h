@@ -13,6 +13,7 @@ void chat_completions(Service&, const HttpRequest&, HttpReply&);
 void completions(Service&, const HttpRequest&, HttpReply&);
 void responses(Service&, const HttpRequest&, HttpReply&);
 void models(Service&, const HttpRequest&, HttpReply&);
+void one_model(Service&, const HttpRequest&, HttpReply&);
 void stop_thinking(Service&, const HttpRequest&, HttpReply&);  // .../{id}/stop_thinking
 // Anthropic
 void messages(Service&, const HttpRequest&, HttpReply&);

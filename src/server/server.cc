@@ -16,7 +16,7 @@ namespace {
 using Handler = void (*)(Service&, const HttpRequest&, HttpReply&);
 
 struct Route {
-  std::string_view method, path, suffix;  // with a suffix: path, anything, suffix
+  std::string_view method, path, suffix;  // a path that ends in '/': path, anything, suffix
   Handler handler;                        // null: answered by the server itself
   std::string_view name;                  // in log and metrics
 };
@@ -28,6 +28,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/props", "", nullptr, "props"},
     {"GET", "/roof", "", nullptr, "roof"},
     {"GET", "/v1/models", "", models, "models"},
+    {"GET", "/v1/models/", "", one_model, "models"},
     {"POST", "/v1/chat/completions", "", chat_completions, "chat"},
     {"POST", "/v1/chat/completions/", "/stop_thinking", stop_thinking, "stop_thinking"},
     {"POST", "/v1/completions", "", completions, "completions"},
@@ -39,8 +40,10 @@ constexpr Route kRoutes[] = {
     {"POST", "/apply-template", "", apply_template, "apply-template"},
 };
 
+bool takes_id(const Route& route) { return route.path.size() > 1 && route.path.back() == '/'; }
+
 bool matches(const Route& route, std::string_view path) {
-  if (route.suffix.empty()) return path == route.path;
+  if (!takes_id(route)) return path == route.path;
   return path.size() > route.path.size() + route.suffix.size() &&
          path.substr(0, route.path.size()) == route.path &&
          path.substr(path.size() - route.suffix.size()) == route.suffix;
@@ -330,8 +333,7 @@ class Server {
 std::vector<std::string> route_list() {
   std::vector<std::string> out;
   for (const Route& route : kRoutes)
-    out.push_back(
-        cat(route.method, " ", route.path, route.suffix.empty() ? "" : "{id}", route.suffix));
+    out.push_back(cat(route.method, " ", route.path, takes_id(route) ? "{id}" : "", route.suffix));
   return out;
 }
 

@@ -8,6 +8,25 @@
 #include <ctime>
 
 namespace spk::server {
+namespace {
+
+// As both families of clients read it.
+void write_model(JsonWriter& w, Service& service) {
+  const int64_t context = service.engine().memory().context;
+  w.object().field("id", service.options.model_name).field("object", "model");
+  w.field("created", service.options.started).field("owned_by", "sparkling");
+  w.field("context_length", context).field("max_model_len", context);
+  w.field("type", "model").field("display_name", service.options.model_name);
+  const std::time_t started = service.options.started;
+  std::tm utc{};
+  gmtime_r(&started, &utc);
+  char when[32];
+  std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  w.field("created_at", when).field("lifecycle", "active").field("max_input_tokens", context);
+  w.end();
+}
+
+}  // namespace
 
 void tokenize(Service& service, const HttpRequest& request, HttpReply& reply) {
   const JsonDocument document(request.body());
@@ -55,23 +74,23 @@ void apply_template(Service& service, const HttpRequest& request, HttpReply& rep
 }
 
 void models(Service& service, const HttpRequest&, HttpReply& reply) {
-  const int64_t context = service.engine().memory().context;
   JsonWriter w;
-  w.object().field("object", "list").key("data").array().object();
-  w.field("id", service.options.model_name).field("object", "model");
-  w.field("created", service.options.started).field("owned_by", "sparkling");
-  w.field("context_length", context).field("max_model_len", context);
-  // What Anthropic's clients read of the same list.
-  w.field("type", "model").field("display_name", service.options.model_name);
-  const std::time_t started = service.options.started;
-  std::tm utc{};
-  gmtime_r(&started, &utc);
-  char when[32];
-  std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  w.field("created_at", when).field("lifecycle", "active").field("max_input_tokens", context);
-  w.end().end().field("has_more", false);
+  w.object().field("object", "list").key("data").array();
+  write_model(w, service);
+  w.end().field("has_more", false);
   w.field("first_id", service.options.model_name).field("last_id", service.options.model_name);
   reply.body = w.end().take();
+}
+
+void one_model(Service& service, const HttpRequest& request, HttpReply& reply) {
+  const std::string id = request.path().substr(std::string_view("/v1/models/").size());
+  if (id != service.options.model_name)
+    throw ApiError(
+        404, "model_not_found", "model",
+        cat("expected '", service.options.model_name, "', the one model here, found '", id, "'"));
+  JsonWriter w;
+  write_model(w, service);
+  reply.body = w.take();
 }
 
 void stop_thinking(Service& service, const HttpRequest& request, HttpReply& reply) {
