@@ -202,7 +202,7 @@ def test_stop_thinking_while_waiting_means_no_thinking(server, path, body):
 
 
 def test_stop_thinking_by_the_id_of_a_message_and_at_odd_times(server):
-    ban = {"temperature": 0, "logit_bias": {str(end_of_thinking(server)): -1000}}
+    ban = {"temperature": 0, "ignore_eos": True, "logit_bias": {str(end_of_thinking(server)): -1000}}
     body = {"model": "m", "messages": user(QUESTION), "max_tokens": 4000, "thinking": {"type": "enabled"}, **ban}
     sock = server.open_stream("/v1/messages", body)
     id_ = id_of(read_until(sock, b"thinking_delta"))
