@@ -138,6 +138,11 @@ TEST(Config, NumbersAreBounded) {
   }
   EXPECT_HOLDS(refusal(replaced(small_config(), "1e-06", "1e999")), "not valid JSON");
   EXPECT_HOLDS(refusal(small_config(R"({"rms_norm_eps":"x"})")), "rms_norm_eps");
+  // What the chunked form of KDA holds, to the end (KdaVerbs measures it there).
+  EXPECT_EQ(small(R"({"kda_lower_bound":-5})").shape.kda_lower_bound, -5);
+  for (const char* value : {"-5.001", "-20", "-80", "0", "1"})
+    EXPECT_HOLDS(refusal(small_config(cat("{\"kda_lower_bound\":", value, "}"))),
+                 "kda_lower_bound: expected a number in [-5, -0.001]");
 }
 
 TEST(Config, MathsNeedsHold) {

@@ -31,6 +31,10 @@ constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxContext = int64_t{1} << 26;
+// The chunked form of KDA holds factors of half a sub-block's 16 rows in both directions and sums
+// of a whole one (docs/MODEL.md): at -5 a row those are exp(80), and float ends at exp(88). Below
+// it prompts would be wrong without a sign of it.
+constexpr double kLowestLogDecay = -5;
 
 std::string shown(const Json& value) {
   return printable(value.dump(-1, ' ', true, Json::error_handler_t::replace));
@@ -124,7 +128,7 @@ void read_shape(Fields& f, ModelShape& s) {
   s.heads = f.integer("num_attention_heads", 1, kMaxHeads);
   s.head_dim = f.integer("head_dim", 1, kMaxHeadDim);
   s.conv_kernel = f.integer("short_conv_kernel_size", 2, 16);
-  s.kda_lower_bound = f.number("kda_lower_bound", -80, -1e-3, -5);
+  s.kda_lower_bound = f.number("kda_lower_bound", kLowestLogDecay, -1e-3, kLowestLogDecay);
   s.q_lora = f.integer("q_lora_rank", 0, kMaxWidth, 0);
   s.latent = f.integer("kv_lora_rank", 1, kMaxWidth);
   s.nope = f.integer("qk_nope_head_dim", 1, kMaxHeadDim);
