@@ -185,6 +185,7 @@ TEST_P(KdaVerbs, ConvolutionMovesItsTail) {
     Verbs v(shape, GetParam());
     const int64_t n = shape.heads * shape.head_dim;
     std::vector<Kda> kda(v.size());
+    v.uploading("attention.q_conv1d.weight");
     for (Weight Kda::*taps : {&Kda::conv_q, &Kda::conv_k, &Kda::conv_v}) {
       const auto w = v.weight(n, kernel, Format::kBf16, 0.5);
       for (size_t i = 0; i < v.size(); ++i) kda[i].*taps = w[i];

@@ -13,7 +13,7 @@ import re
 import statistics
 import sys
 
-SEAM = r"backend/(backend|layout|lm_head|sampler|upload)\.h"
+SEAM = r"backend/(backend|layout|lm_head|sampler|taps|upload)\.h"
 
 # What stands above the seam knows the seam only; the decorators beside it (compare, trace) are for who
 # opens a back end.

@@ -4,6 +4,7 @@
 // Read it to learn what a verb means. Weights stay as stored and are expanded row by row; nothing
 // here is fast, and nothing here may be clever.
 #include "backend/backend.h"
+#include "backend/taps.h"
 #include "base/bandwidth.h"
 #include "base/error.h"
 
@@ -84,7 +85,7 @@ class Reference final : public Backend {
   Weight upload(const HostTensor& host) override {
     RefTensor& t = tensors_.emplace_back();
     t.host = host;
-    if (host.rows == 1 || host.cols == shape_.conv_kernel) {
+    if (host.rows == 1 || is_conv_taps(host.name)) {
       t.values.resize(static_cast<size_t>(host.rows * host.cols));
       for (int64_t r = 0; r < host.rows; ++r)
         dequantise_row(host, r, t.values.data() + r * host.cols);

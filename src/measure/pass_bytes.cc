@@ -1,5 +1,7 @@
 #include "measure/pass_bytes.h"
 
+#include "backend/taps.h"
+
 #include <cmath>
 #include <numeric>
 
@@ -42,8 +44,8 @@ Traffic traffic_of(const BoundTensor& bound) {
 }
 
 // Norms, biases, decay rates and convolution taps: small, and not counted by the verbs either.
-bool is_vector(const BoundTensor& bound, const ModelShape& s) {
-  return bound.tensor.rows == 1 || bound.tensor.cols == s.conv_kernel;
+bool is_vector(const BoundTensor& bound) {
+  return bound.tensor.rows == 1 || is_conv_taps(bound.name);
 }
 
 }  // namespace
@@ -104,7 +106,7 @@ ByteCount::ByteCount(const ModelConfig& config, const TensorSet& tensors, const 
   fixed_[Traffic::kState] =
       static_cast<double>(2 * kda_layers * (matrix * choices.state_bytes + tails * 4));
   for (const BoundTensor& bound : tensors.tensors) {
-    if (is_vector(bound, s)) continue;
+    if (is_vector(bound)) continue;
     const Traffic traffic = traffic_of(bound);
     const int64_t bytes = bound.tensor.bytes();
     const bool draft = bound.component == Component::kMtp;

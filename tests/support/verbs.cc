@@ -86,7 +86,7 @@ Verbs::Weights Verbs::upload(Format format, ScaleType type, int64_t rows, int64_
     return reinterpret_cast<const std::byte*>(kept.data() + 1);
   };
   HostTensor t;
-  t.name = "test";
+  t.name = name_;
   t.format = format;
   t.scale_type = type;
   t.rows = rows;

@@ -53,6 +53,8 @@ class Verbs {
                  const std::vector<uint8_t>& codes, const std::vector<uint8_t>& scales);
   // The following weights go to upload_expert instead of upload.
   void uploading_experts(bool yes) { experts_ = yes; }
+  // The following weights have this name: convolution taps are known by theirs (backend/taps.h).
+  void uploading(std::string_view name) { name_ = name; }
 
   std::vector<Rows> rows(int64_t count, int64_t cols, const Values& values);  // rounded to float
   std::vector<Rows> random(int64_t count, int64_t cols, double size = 1.0);
@@ -83,6 +85,7 @@ class Verbs {
   std::vector<std::pair<double, double>> row_norms(const std::vector<Rows>& rows);
 
   ModelShape shape_;
+  std::string_view name_ = "test";
   std::vector<std::unique_ptr<Backend>> backends_;
   std::deque<std::vector<uint8_t>> memory_;
   bool experts_ = false;

@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu.h"
 
+#include "backend/taps.h"
 #include "base/bandwidth.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace spk::cpu {
 namespace {
@@ -59,11 +61,12 @@ std::string CpuBackend::description() const {
 
 void CpuBackend::prepare(const ModelShape& shape) {
   shape_ = shape;
-  if (shape.head_dim % kLanes != 0 || shape.latent % kLanes != 0)
-    fail_input("head_dim ", shape.head_dim, " and kv_lora_rank ", shape.latent,
-               ": the cpu back end needs multiples of ", kLanes);
-  if (shape.conv_kernel < 2 || shape.conv_kernel > 8)
-    fail_input("short_conv_kernel_size ", shape.conv_kernel, ": the cpu back end has 2 to 8");
+  for (const auto& [key, found] :
+       {std::pair("head_dim", shape.head_dim), std::pair("kv_lora_rank", shape.latent)}) {
+    if (found % kLanes != 0)
+      fail_input(key, ": the cpu back end expected a multiple of ", kLanes, ", found ", found,
+                 " (`--backend reference` takes any)");
+  }
 }
 
 void CpuBackend::account(size_t bytes, std::string_view label) {
@@ -103,7 +106,7 @@ Weight CpuBackend::upload(const HostTensor& tensor) {
   w.name = tensor.name;
   // Vectors and convolution taps become floats, the taps one row per tap (conv runs along the
   // channels).
-  const bool taps = tensor.cols == shape_.conv_kernel;
+  const bool taps = is_conv_taps(tensor.name);
   if (tensor.rows == 1 || taps) {
     const float* floats = keep_floats(tensor, taps);
     w.data = {const_cast<float*>(floats), static_cast<size_t>(w.rows * w.cols) * sizeof(float)};

@@ -39,7 +39,7 @@ int64_t take_largest(float* x, int64_t n) {
 }  // namespace
 
 void CpuBackend::choose(const float* biased, int32_t* ids) {
-  constexpr int64_t kMaxGroups = 64;
+  constexpr int64_t kMaxGroups = 2048;  // the config has at most 4096 experts, two or more a group
   const int64_t groups = shape_.groups, per_group = shape_.experts / groups;
   SPK_CHECK(groups <= kMaxGroups);
   float score[kMaxGroups];

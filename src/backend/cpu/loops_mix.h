@@ -111,7 +111,7 @@ inline void quantise(const float* x, int64_t n, int8_t* q, float* scale, int32_t
 // Taps: a constant keeps the taps and the past in registers; 0: as the matrix has them.
 template <int Taps>
 inline void conv_of(const Conv& c, int64_t first, int64_t last) {
-  constexpr int kMaxTaps = Taps ? Taps : 8;
+  constexpr int kMaxTaps = Taps ? Taps : 16;  // what the config allows
   const int taps = Taps ? Taps : static_cast<int>(c.kernel), past = taps - 1;
   for (int64_t at = first; at < last; at += 16) {
     V16 w[kMaxTaps], in[kMaxTaps];  // in: the current row and those before it, oldest first

@@ -1,6 +1,7 @@
 #include "backend/cuda/catalog.h"
 
 #include "backend/sampler.h"
+#include "backend/taps.h"
 #include "base/error.h"
 #include "kernels/args.cuh"
 
@@ -105,7 +106,7 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     return shared_joins(routed, shared) ? shared : routed;
   };
   for (const WeightUse& w : weights) {
-    if (w.rows == 1 || w.cols == s.conv_kernel) continue;  // kept as floats
+    if (w.rows == 1 || is_conv_taps(w.name)) continue;  // kept as floats
     if (contains(w.name, "embeddings")) {
       add(specs, embed_kernel(w.format));
       continue;

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda.h"
 
+#include "backend/taps.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -144,7 +145,7 @@ Weight CudaBackend::upload(const HostTensor& t) {
   names_.emplace_back(t.name);
   uses_.push_back({names_.back(), t.format, t.rows, t.cols});
   // Vectors and convolution taps become floats.
-  if (t.rows == 1 || t.cols == shape_.conv_kernel) {
+  if (t.rows == 1 || is_conv_taps(t.name)) {
     std::vector<float> values(static_cast<size_t>(t.rows * t.cols));
     for (int64_t r = 0; r < t.rows; ++r) dequantise_row(t, r, values.data() + r * t.cols);
     const size_t bytes = values.size() * sizeof(float);
