@@ -331,3 +331,20 @@ def test_what_a_generation_config_asks_in_vain_is_said(sparkling, nano_copy):
     done = sparkling("run", nano_copy, "-p", "x", "--max-tokens", 1)
     assert "num_beams: not supported, found 4; it is not used" in done.stderr and "no_repeat_ngram_size" in done.stderr
     assert "typical_p" not in done.stderr and "transformers_version" not in done.stderr
+
+
+def test_a_base_checkpoint_has_no_template(sparkling, nano_copy):
+    """Its three optional files are missing or foreign: --raw needs neither and says nothing, the family's markup is said."""
+    (nano_copy / "generation_config.json").unlink(missing_ok=True)
+    (nano_copy / "chat_template.jinja").unlink()
+    ask = ["run", nano_copy, "-p", "Two and two is", "--max-tokens", 3, "--temperature", 0, "--json"]
+    raw = sparkling(*ask, "--raw")
+    assert "template" not in raw.stderr and len(json.loads(raw.stdout)["tokens"]) == 3
+    plain = sparkling(*ask)
+    assert "no chat_template.jinja: the family's markup is used; --raw leaves it out" in plain.stderr
+    assert len(json.loads(plain.stdout)["prompt_tokens"]) > len(json.loads(raw.stdout)["prompt_tokens"])
+    (nano_copy / "chat_template.jinja").write_text("{{ messages }}")
+    foreign = sparkling(*ask)
+    assert "chat_template.jinja is not a known one" in foreign.stderr
+    assert json.loads(foreign.stdout)["prompt_tokens"] == json.loads(plain.stdout)["prompt_tokens"]
+    assert "template" not in sparkling(*ask, "--raw").stderr

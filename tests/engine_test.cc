@@ -231,6 +231,39 @@ TEST(Engine, SteadyStateAllocatesNothing) {
   }
 }
 
+// A prompt's step reads every weight once, however many rows it has, and each step again: of the
+// embedding the rows of its tokens, of the experts those that somebody chose (here all of them).
+TEST(Engine, AChunkReadsEachWeightOnce) {
+  const std::string all_experts = R"({"num_experts_per_tok":8,"topk_group":4})";
+  for (const PrecisionMode precision : {PrecisionMode::kExact, PrecisionMode::kFast}) {
+    EngineOptions options = with(256);
+    options.precision = precision;
+    Opened o(options, 9, all_experts);
+    uint64_t weights = 0, embedding_row = 0;
+    for (const test::WrittenTensor& t : o.written.tensors) {
+      if (t.name == "model.word_embeddings.weight")
+        embedding_row = t.bytes.size() / static_cast<size_t>(t.shape[0]);
+      else if (t.shape.size() == 2 && t.name.find("model.layers.6.") != 0)
+        weights += t.bytes.size();  // vectors and taps are not counted, the MTP layer is not asked
+    }
+    const auto read = [&](int64_t rows, int64_t chunk) {
+      const std::vector<int32_t> ids = prompt(rows, 9);
+      Engine::LogitsRequest request;
+      request.tokens = ids;
+      request.chunk = chunk;
+      const uint64_t before = o.engine->backend().counters().weight_bytes;
+      o.engine->logits(request, [](int64_t, std::span<const float>) {});
+      return o.engine->backend().counters().weight_bytes - before -
+             static_cast<uint64_t>(rows) * embedding_row;
+    };
+    for (const int64_t rows : {1, 2, 9, 16, 17, 63, 64, 65, 130, 256})
+      EXPECT_EQ(read(rows, 256), weights) << rows << " rows in one step";
+    for (const int64_t steps : {2, 4})
+      EXPECT_EQ(read(256, 256 / steps), static_cast<uint64_t>(steps) * weights)
+          << steps << " steps";
+  }
+}
+
 // The chunk length changes nothing beyond rounding, from one token to more than the prompt.
 TEST(Engine, LogitsForAnyChunkLength) {
   Opened o(with(256), 8);

@@ -237,7 +237,8 @@ def add_moe(w, p):
     w.exact(p + "gate.expert_bias", w.rng.standard_normal(c["num_experts"]) * 0.05)
     for e in range(c["num_experts"]):
         add_ffn(w, p + f"experts.{e}.", c["moe_intermediate_size"], "expert")
-    add_ffn(w, p + "shared_experts.", c["moe_shared_expert_intermediate_size"])
+    shared = c["moe_shared_expert_intermediate_size"] * c["num_shared_experts"]
+    add_ffn(w, p + "shared_experts.", shared)
 
 
 def build(config, layout, seed):
@@ -264,8 +265,8 @@ def build(config, layout, seed):
     return w
 
 
-def make(folder, layout, name, seed, yarn=None, shards=2, mtp=True):
-    config = dict(CONFIGS[name])
+def make(folder, layout, name, seed, yarn=None, shards=2, mtp=True, changes=None):
+    config = {**CONFIGS[name], **(changes or {})}
     if yarn:
         config["rope_scaling"] = {
             "rope_type": "yarn", "factor": yarn, "original_max_position_embeddings": 32,
