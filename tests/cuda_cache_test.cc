@@ -244,6 +244,29 @@ TEST_F(CudaCache, TwoProcessesAtOnceDoNoHarm) {
   EXPECT_EQ(list_folder(folder_ + "/cache").size(), specs.size());
 }
 
+// A wheel's NVRTC takes its second half from the wheel too: on a machine without a toolkit the
+// loader's folders have none, and with one they may have another version's.
+TEST_F(CudaCache, AWheelBringsBothHalves) {
+  const std::vector<std::string> candidates = nvrtc_candidates();
+  const auto wheel =
+      std::find_if(candidates.begin(), candidates.end(), [](const std::string& name) {
+        return name.find("site-packages") != std::string::npos && fs::exists(name);
+      });
+  ASSERT_NE(wheel, candidates.end()) << "no wheel of NVRTC: run tools/setup.sh test";
+  std::string job;
+  for (const std::string& field :
+       {folder_ + "/cache", kArch, std::string(), kAdd.header, kAdd.expression})
+    job += field + '\0';
+  write(folder_ + "/job", job);
+  const std::string command = cat("SPARKLING_NVRTC=", *wheel, " LD_DEBUG=files ", sparkling_path(),
+                                  " ", kHelperArgument, " <", folder_, "/job 2>", folder_, "/log");
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  const std::string log = read_small_file(folder_ + "/log", 1 << 24);
+  const std::string half = fs::path(*wheel).parent_path().string() + "/libnvrtc-builtins.so";
+  EXPECT_NE(log.find("calling init: " + half), std::string::npos) << half;
+  EXPECT_TRUE(KernelCache(folder_ + "/cache").load(kAdd, kArch));
+}
+
 TEST_F(CudaCache, StalePrivateFoldersGo) {
   fs::create_directory(folder_ + "/.private-1-0-old");
   fs::create_directory(folder_ + "/.private-2-0-new");
