@@ -42,14 +42,14 @@ std::vector<KernelSpec> all_kernels() {
 }
 
 // The weights of a released shape in its fp4 layout, with an FP8 head.
-std::vector<KernelSpec> kernels_of(std::string_view model) {
+std::vector<KernelSpec> kernels_of(std::string_view model, bool packed = false) {
   const ModelConfig config = parse_config(known_config(model), "known");
   const auto source = make_synthetic_sizes(config);
   const TensorSet tensors = bind_tensors(config, *source);
   std::vector<WeightUse> weights;
   for (const BoundTensor& bound : tensors.tensors) {
     const HostTensor& t = bound.tensor;
-    weights.push_back({t.name, t.format, t.rows, t.cols});
+    weights.push_back({t.name, t.format, t.rows, t.cols, packed});
     if (bound.component == Component::kHead) weights.back().format = Format::kFp8Row;
   }
   return kernels_of_model(config.shape, weights);
@@ -81,18 +81,35 @@ TEST(CudaKernels, AllCompileAndStayInRegisters) {
 
 TEST(CudaKernels, ThoseOfFlashCompileForTheSpark) {
   SPK_NEED_NVRTC();
-  expect_registers_only(kernels_of("ling-3.0-flash"), "sm_121a");
+  for (const bool packed : {false, true})
+    expect_registers_only(kernels_of("ling-3.0-flash", packed), "sm_121a");
 }
 
 // What can be emulated is what the models ask for: no kernel meets a GPU first.
 TEST(CudaKernels, EveryKernelOfTheModelsIsEmulated) {
   const std::vector<std::string> known = test::emulated_kernels();
   for (const char* model : {"ling-3.0-flash", "ling-3.0-tiny", "ling-3.1-flash"})
-    for (const KernelSpec& spec : kernels_of(model)) {
-      EXPECT_TRUE(std::binary_search(known.begin(), known.end(), spec.expression))
-          << spec.expression;
-      EXPECT_EQ(spec_of(spec.expression), spec);
-    }
+    for (const bool packed : {false, true})
+      for (const KernelSpec& spec : kernels_of(model, packed)) {
+        EXPECT_TRUE(std::binary_search(known.begin(), known.end(), spec.expression))
+            << spec.expression;
+        EXPECT_EQ(spec_of(spec.expression), spec);
+      }
+}
+
+TEST(CudaKernels, PackedExpertsTakeThePlaceOfPlainOnes) {
+  const auto count = [](const std::vector<KernelSpec>& specs, const char* part) {
+    return std::count_if(specs.begin(), specs.end(), [&](const KernelSpec& s) {
+      return s.expression.find(part) != std::string::npos;
+    });
+  };
+  const auto plain = kernels_of("ling-3.0-flash"), packed = kernels_of("ling-3.0-flash", true);
+  EXPECT_EQ(count(plain, "::expert_up<3, 2,"), 4);
+  EXPECT_EQ(count(plain, "packed_"), 0);
+  EXPECT_EQ(count(packed, "packed_up<2,"), 4);
+  EXPECT_EQ(count(packed, "packed_down<2,"), 4);
+  EXPECT_EQ(count(packed, "::few_items_and_rows<"), 1);
+  EXPECT_EQ(count(packed, "::expert_up<3, 2,"), 0);
 }
 
 // Host and device disagree about a size: nothing is compiled, and the message names the struct.

@@ -11,14 +11,16 @@
 namespace spk {
 namespace {
 
-TEST(CudaProof, KnownAnswersAndLaunchCountersHold) {
+void prove_and_probe(MoeKernel moe, const char* required, const char* refused) {
   test::TestModel stored("cpu");
   const ModelConfig& config = stored.model.config;
   std::vector<int32_t> draft_rows;
   for (int32_t id = 0; id < config.shape.vocab; id += 3) draft_rows.push_back(id);
   const ProofTruth truth(config, stored.tensors, draft_rows, true);
 
-  const auto backend = std::move(test::make_tested_cuda_backends().front());
+  BackendOptions options;
+  options.moe = moe;
+  const auto backend = std::move(test::make_tested_cuda_backends(options).front());
   backend->prepare(config.shape);
   const Model model =
       load_model(config, stored.tensors, *backend, {HeadFormat::kFp8, draft_rows, 1});
@@ -29,9 +31,16 @@ TEST(CudaProof, KnownAnswersAndLaunchCountersHold) {
   for (const Proof& p : proofs) EXPECT_GT(p.error, 0) << p.name;  // floats, not the oracle itself
 
   const Probe probe = probe_step(model, *backend, session, 3);
-  EXPECT_NO_THROW(
-      check_requirements(parse_requirements("moe=plain,lm-head=fp8,draft=3"), probe, Format::kF32));
-  EXPECT_THROW(check_requirements(parse_requirements("moe=packed"), probe, Format::kF32), Error);
+  EXPECT_NO_THROW(check_requirements(parse_requirements(required), probe, Format::kF32));
+  EXPECT_THROW(check_requirements(parse_requirements(refused), probe, Format::kF32), Error);
+}
+
+TEST(CudaProof, KnownAnswersAndLaunchCountersHold) {
+  prove_and_probe(MoeKernel::kPlain, "moe=plain,lm-head=fp8,draft=3", "moe=packed");
+}
+
+TEST(CudaProof, PackedExpertsHaveTheirOwn) {
+  prove_and_probe(MoeKernel::kPacked, "moe=packed,lm-head=fp8,draft=3", "moe=plain");
 }
 
 }  // namespace

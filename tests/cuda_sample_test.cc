@@ -1,12 +1,12 @@
 // The device's sampler against the host's (backend/sampler.h), choice by choice: the same random
-// numbers, so the same token; its distribution, the rejection step, and the FP8 rounding of
-// activations. On an emulated device, in both orders of threads.
+// numbers, so the same token; its distribution, and the rejection step. On emulated devices in both
+// orders of threads, or on the GPU.
 #include "backend/cuda/catalog.h"
 #include "backend/cuda/device.h"
 #include "backend/sampler.h"
 #include "base/types.h"
 #include "kernels/args.cuh"
-#include "support/emulated_device.h"
+#include "support/on_device.h"
 
 #include <gtest/gtest.h>
 
@@ -21,36 +21,9 @@ namespace {
 
 constexpr int kVocab = 1500;  // more than the threads of a block, and no multiple of them
 constexpr int kThreads = 1024;
+using test::OnDevice;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-class OnDevice {
- public:
-  explicit OnDevice(bool backward) : device_(test::make_emulated_device(backward)) {}
-
-  template <typename T>
-  T* put(const std::vector<T>& values) {
-    const size_t bytes = values.size() * sizeof(T);
-    const DevicePointer p = device_->alloc(bytes, "test");
-    if (bytes > 0) device_->upload(p, values.data(), {bytes, 1, bytes, bytes});
-    return reinterpret_cast<T*>(p);
-  }
-  template <typename T>
-  std::vector<T> get(const T* from, size_t count) {
-    std::vector<T> values(count);
-    const size_t bytes = count * sizeof(T);
-    device_->download(values.data(), reinterpret_cast<DevicePointer>(from),
-                      {bytes, 1, bytes, bytes});
-    return values;
-  }
-  template <typename Args>
-  void launch(const char* header, const char* name, const Grid& grid, int threads,
-              const Args& args) {
-    device_->launch(device_->kernel(spec_of(plain_kernel(header, name))), grid, threads, &args, sizeof args);
-  }
-
- private:
-  std::unique_ptr<Device> device_;
-};
 
 struct Drawn {
   int token, status;
@@ -232,35 +205,6 @@ TEST(CudaSample, RejectionFollowsTheRule) {
   }
   EXPECT_GT(taken, 10);
   EXPECT_GT(redrawn, 10);
-}
-
-// E4M3 codes times a power of two per 32 columns: what the FP8 mode of the experts multiplies.
-TEST(CudaQuantise, IsTheNearestCodeTimesAPowerOfTwo) {
-  constexpr int kCols = 320;
-  std::mt19937_64 random(5);
-  std::normal_distribution<float> normal;
-  for (bool backward : {false, true}) {
-    OnDevice d(backward);
-    std::vector<float> x(2 * kCols);
-    for (size_t i = 0; i < x.size(); ++i)
-      x[i] = normal(random) * std::exp2(static_cast<float>(static_cast<int>(i / 32) * 8 - 100));
-    for (size_t i = 64; i < 96; ++i) x[i] = 0;
-    gpu::QuantiseArgs a{};
-    a.x = {d.put(x), kCols};
-    a.y = {d.put(std::vector<float>(x.size())), kCols};
-    a.cols = kCols;
-    d.launch("moe", "quantise_rows", {2, 2}, gpu::kThreads, a);
-    const auto y = d.get(a.y.data, x.size());
-    for (size_t g = 0; g < x.size(); g += 32) {
-      float largest = 0;
-      for (size_t i = g; i < g + 32; ++i) largest = std::max(largest, std::fabs(x[i]));
-      const int exponent = largest > 0 ? std::max(std::ilogb(largest) - 8, -126) : -126;
-      for (size_t i = g; i < g + 32; ++i) {
-        const uint8_t code = float_to_e4m3(std::ldexp(x[i], -exponent));
-        ASSERT_EQ(y[i], std::ldexp(e4m3_to_float(code), exponent)) << i;
-      }
-    }
-  }
 }
 
 }  // namespace

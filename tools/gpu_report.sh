@@ -83,7 +83,7 @@ verbs() {
   local shards=${SHARDS:-8} shard pids="" bad=0
   for shard in $(seq 0 $((shards - 1))); do
     SPARKLING_TEST_GPU=1 GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard \
-      "$programs/sparkling_tests" --gtest_filter='Each/*/cuda:Session/*/cuda:CudaProof.*' >"$work/verbs-$shard" 2>&1 &
+      "$programs/sparkling_tests" --gtest_filter='Each/*/cuda:Session/*/cuda:CudaProof.*:CudaPacked.*:CudaSample.*' >"$work/verbs-$shard" 2>&1 &
     pids="$pids $!"
   done
   for pid in $pids; do wait "$pid" || bad=1; done
@@ -124,6 +124,7 @@ step machine report.txt 60 bash -c machine
 step warm-cold kernels.txt 150 "$sparkling" doctor --warm --backend cuda "$model"
 step warm-again kernels.txt 60 "$sparkling" doctor --warm --backend cuda "$model"
 step logits-random kernels.txt 60 "$sparkling" doctor --backend cuda $random
+step packed-nano kernels.txt 90 "$sparkling" doctor --warm --backend cuda "$model" --precision fast --moe packed
 step compare-nano compare.txt 60 "$sparkling" compare "$model" --a reference --b cuda
 step compare-random compare.txt 60 "$sparkling" compare $random --a reference --b cuda
 step same-text text.txt 90 bash -c same_text
@@ -148,8 +149,10 @@ if [ -x "$programs/synthetic_checkpoint" ] && [ "$(df --output=avail -B1G "$work
   step loading loading.txt 120 bash -c loading
 fi
 step bench-flash-42 bench.txt 180 "$sparkling" bench -v $flash --in 64 --out 32 --draft 0
+step bench-flash-42-packed bench.txt 120 "$sparkling" bench -v $flash --moe packed --require moe=packed --in 64 --out 32 --draft 0
 step bench-flash-42-single bench.txt 120 env SPARKLING_GRAPHS=off "$sparkling" bench $flash --in 64 --out 32 --draft 0
 step bench-flash-42-drafts bench.txt 150 "$sparkling" bench $flash --in 64 --out 32 --draft 3
+step bench-flash-42-packed-drafts bench.txt 150 "$sparkling" bench $flash --moe packed --in 64 --out 32 --draft 3
 if [ -n "$sanitizer" ]; then
   few='Each/*.RouterBreaksTies*/cuda:Each/*.FlashShape*/cuda:Each/*.CutsOnTheGrid*/cuda:Each/Embed*/cuda:Each/Norm*/cuda'
   for tool in racecheck memcheck initcheck; do

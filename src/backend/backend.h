@@ -60,8 +60,9 @@ class Backend {
   virtual Buffer alloc(size_t bytes, std::string_view label) = 0;  // zeroed, 64-byte aligned
   // May keep pointing into the tensor's own memory, which must then outlive the back end.
   virtual Weight upload(const HostTensor& tensor) = 0;
-  // A matrix that only experts(), or as a draft head logits(), will read. A back end may repack it into memory of its own; then
-  // `packed` is set and the tensor's memory is not looked at again.
+  // A matrix that only experts(), or as a draft head logits(), will read. A back end may repack it
+  // into memory of its own; then `packed` is set and the tensor's memory is not looked at again,
+  // late uploads apart.
   virtual Weight upload_expert(const HostTensor& tensor) { return upload(tensor); }
   // True: upload() reads nothing but vectors and small scales; the rest comes in finish_uploads(),
   // called once after the last upload and before the first step, and is checked there.

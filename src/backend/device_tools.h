@@ -24,6 +24,7 @@ struct WeightUse {
   Format format;
   int64_t rows;
   int64_t cols;
+  bool packed = false;  // of an expert: int8 activations are wanted
 };
 
 struct KernelReport {

@@ -89,7 +89,7 @@ LmHead::LmHead(Backend& backend, const HostTensor& stored, HeadFormat format,
   // What is drafted is judged afterwards, so a head of some rows may take int8 activations, as
   // experts do.
   weight_ = ids_.empty() ? backend.upload(made) : backend.upload_expert(made);
-  if (weight_.packed) {  // copied
+  if (weight_.packed && !backend.uploads_late()) {  // copied
     codes_ = {};
     scales_ = {};
   }

@@ -28,7 +28,7 @@ std::vector<Rung> rungs_of(const Options& options, bool has_mtp) {
   m.draft = "0";
   m.draft_head = 0;
   rungs.push_back({"plain experts, fp32 head", m});
-  if (m.precision == PrecisionMode::kFast && m.backend != "reference" && m.backend != "cuda") {
+  if (m.precision == PrecisionMode::kFast && m.backend != "reference") {
     m.moe = "packed";
     rungs.push_back({"+ packed experts", m});
   }

@@ -48,10 +48,11 @@ WarmReport warm(const ModelOptions& options, const std::string& arch) {
   const OpenedModel model = open_model(options, Contents::kSizes);
   const TensorSet tensors = bind_tensors(model.config, *model.source);
   std::vector<WeightUse> weights;
-  const HeadFormat head = engine_options(options).head;
+  const EngineOptions wanted = engine_options(options);
+  const HeadFormat head = wanted.head;
   for (const BoundTensor& bound : tensors.tensors) {
     const HostTensor& t = bound.tensor;
-    weights.push_back({t.name, t.format, t.rows, t.cols});
+    weights.push_back({t.name, t.format, t.rows, t.cols, wanted.device.moe == MoeKernel::kPacked});
     if (bound.component != Component::kHead) continue;
     if (head == HeadFormat::kFp8) weights.back().format = Format::kFp8Row;
     if (head == HeadFormat::kMxfp4) weights.back().format = Format::kMxfp4;

@@ -291,9 +291,35 @@ struct ExpertSumArgs {
   View o;
   int top_k, hidden;
 };
-struct QuantiseArgs {  // x becomes the nearest E4M3 times a power of two per 32 columns
-  View x, y;
+
+// ---- packed.cuh: MXFP4 experts with int8 activations ----
+constexpr int kQuantGroup = 32;      // columns that share a scale, of weights and activations
+constexpr int kPackedUnits = 32;     // gate/up pairs of a block: one group of the next activations
+constexpr int kPackedDownRows = 64;  // weight rows of a block of the last product
+// Activations as int8: codes [rows, cols]; of each group two words: the bits of its scale as float,
+// and where its sum starts (packed.cuh).
+struct QuantRows {
+  signed char* codes;
+  unsigned* groups;  // [rows, cols / 32, 2]
   int cols;
+  int unused = 0;
+};
+struct QuantiseArgs {
+  View x;
+  QuantRows to;
+};
+struct PackedItemsArgs {  // both in one launch: neither needs the other
+  ItemsArgs items;
+  QuantiseArgs x;
+};
+struct PackedArgs {
+  ExpertsArgs e;         // act null: the last product reads `act` below
+  QuantRows x;           // [rows, hidden]
+  QuantRows act;         // [pairs, width]
+  QuantRows shared_act;  // [rows, shared_width], of an MXFP4 shared expert
+  int shared_blocks;     // of one bucket of rows, in front of all others; 0: no shared expert
+  int shared_buckets;
+  int blocks;  // of one item
   int unused = 0;
 };
 

@@ -116,21 +116,6 @@ SPK_DEVICE float e2m1_to_float(unsigned code) {
 SPK_DEVICE float e8m0_to_float(unsigned code) {
   return __uint_as_float(code == 0 ? 0x00400000u : code << 23);
 }
-// Nearest E4M3 value, ties to even, saturating at 448; NaN stays NaN.
-SPK_DEVICE float round_to_e4m3(float x) {
-  const float a = fabsf(x);
-  float r;
-  if (a < 0x1p-6f) {
-    r = rintf(a * 0x1p9f) * 0x1p-9f;
-  } else {
-    // Keep three bits below the leading one: add half of the dropped part, ties to even.
-    const unsigned bits = __float_as_uint(a);
-    r = __uint_as_float((bits + 0x7ffffu + ((bits >> 20) & 1u)) & 0xfff00000u);
-    r = at_most(r, 448.f);
-  }
-  if (x != x) return x;
-  return copysignf(r, x);
-}
 
 SPK_DEVICE const float* row_of(const View& v, i64 row) { return v.data + row * v.stride; }
 SPK_DEVICE float* row_at(const View& v, i64 row) { return v.data + row * v.stride; }

@@ -121,9 +121,7 @@ __global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
 
 // One block: items in ascending order of experts, pairs in ascending order. For up to eight rows a
 // thread takes a pair and looks at all others.
-template <int = 0>
-__global__ void __launch_bounds__(kThreads) few_expert_items(const ItemsArgs a) {
-  start_after_previous();
+SPK_DEVICE void few_items(const ItemsArgs& a) {
   SPK_SHARED(int, id, kThreads);
   SPK_SHARED(int, items_of, kThreads);  // of the pair that names its expert first, else 0
   SPK_SHARED(int, distinct, kThreads);
@@ -160,6 +158,11 @@ __global__ void __launch_bounds__(kThreads) few_expert_items(const ItemsArgs a) 
     to[0] = expert;
     to[1] = left < a.item_rows ? left : a.item_rows;
   }
+}
+template <int = 0>
+__global__ void __launch_bounds__(kThreads) few_expert_items(const ItemsArgs a) {
+  start_after_previous();
+  few_items(a);
 }
 
 // The same for any number of rows.
@@ -232,17 +235,17 @@ struct ItemRows {
   int at[R];  // pair of a routed item, row of the shared expert
 };
 template <int R>
-SPK_DEVICE bool shared_rows(const ExpertsArgs& a, ItemRows<R>& rows) {
-  const int row0 = (static_cast<int>(blockIdx.y) - a.shared_item) * R;
+SPK_DEVICE bool shared_rows(const ExpertsArgs& a, int bucket, ItemRows<R>& rows) {
+  const int row0 = bucket * R;
   rows.n = min(a.n - row0, R);
 #pragma unroll
   for (int i = 0; i < R; ++i) rows.at[i] = row0 + min(i, rows.n - 1);
   return rows.n > 0;
 }
 template <int R>
-SPK_DEVICE bool routed_rows(const ExpertsArgs& a, ItemRows<R>& rows, int& expert) {
-  if (static_cast<int>(blockIdx.y) >= *a.count) return false;
-  const int* item = a.items + static_cast<i64>(blockIdx.y) * kItemInts;
+SPK_DEVICE bool routed_rows(const ExpertsArgs& a, int number, ItemRows<R>& rows, int& expert) {
+  if (number >= *a.count) return false;
+  const int* item = a.items + static_cast<i64>(number) * kItemInts;
   expert = item[0];
   rows.n = item[1];
 #pragma unroll
@@ -315,8 +318,9 @@ __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
   ItemRows<R> rows;
   const float* x[R];
   // The whole block goes the same way: it meets at barriers.
-  if (static_cast<int>(blockIdx.y) >= a.shared_item) {
-    if (first0 >= a.shared_width || !shared_rows(a, rows)) return;
+  const int item = static_cast<int>(blockIdx.y);
+  if (item >= a.shared_item) {
+    if (first0 >= a.shared_width || !shared_rows(a, item - a.shared_item, rows)) return;
 #pragma unroll
     for (int i = 0; i < R; ++i) x[i] = row_of(a.x, rows.at[i]);
     up_rows<S, R>(a.shared.gate, a.shared.up, first, a.shared_width, x, rows, stage, a.shared_act,
@@ -324,7 +328,7 @@ __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
     return;
   }
   int expert;
-  if (first0 >= a.width || !routed_rows(a, rows, expert)) return;
+  if (first0 >= a.width || !routed_rows(a, item, rows, expert)) return;
 #pragma unroll
   for (int i = 0; i < R; ++i) x[i] = row_of(a.x, rows.at[i] / a.top_k);
   const ExpertWeights& e = a.experts[expert];
@@ -339,14 +343,15 @@ __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
   SPK_SHARED(float4, stage, R * staged_columns(R) / 4);
   const int first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * weight_rows(R);
   ItemRows<R> rows;
-  if (static_cast<int>(blockIdx.y) >= a.shared_item) {
-    if (shared_rows(a, rows))
+  const int item = static_cast<int>(blockIdx.y);
+  if (item >= a.shared_item) {
+    if (shared_rows(a, item - a.shared_item, rows))
       down_rows<S, R>(a.shared.down, first, a.hidden, a.shared_act, a.shared_width, rows, stage,
                       a.shared_out);
     return;
   }
   int expert;
-  if (routed_rows(a, rows, expert))
+  if (routed_rows(a, item, rows, expert))
     down_rows<F, R>(a.experts[expert].down, first, a.hidden, a.act, a.width, rows, stage, a.out);
 }
 
@@ -363,22 +368,6 @@ __global__ void __launch_bounds__(kThreads) expert_sum(const ExpertSumArgs a) {
     sum = fmaf(weight[k], a.out[(row * a.top_k + k) * a.hidden + c], sum);
   if (a.shared) sum += a.shared[row * a.hidden + c];
   row_at(a.o, row)[c] = sum;
-}
-
-// Activations of the FP8 mode: E4M3 codes times a power of two per 32 columns, the largest value's
-// exponent on 2^8. Grid: (columns / kThreads, rows); a warp takes a group.
-template <int = 0>
-__global__ void __launch_bounds__(kThreads) quantise_rows(const QuantiseArgs a) {
-  start_after_previous();
-  const int c = blockIdx.x * kThreads + threadIdx.x;
-  const float x = c < a.cols ? row_of(a.x, blockIdx.y)[c] : 0.f;
-  const float largest = warp_max(fabsf(x));
-  // Exponent bits of the largest value; 0 and denormals get scale 2^-126 and become 0 or stay
-  // exact.
-  const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127 - 8;
-  const int bounded = exponent < -126 ? -126 : exponent;
-  const float scale = __uint_as_float(static_cast<unsigned>(bounded + 127) << 23);
-  if (c < a.cols) row_at(a.y, blockIdx.y)[c] = round_to_e4m3(x / scale) * scale;
 }
 
 }  // namespace spk::gpu

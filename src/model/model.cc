@@ -152,7 +152,7 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
       const bool expert = x.expert >= 0 || x.entry->component == Component::kShared;
       weight = expert ? backend.upload_expert(t) : backend.upload(t);
       kept = weight.data.handle == t.data;
-      if (weight.packed) {
+      if (weight.packed && !backend.uploads_late()) {
         source.forget(t.data, codes);
         source.forget(t.scales, scales);
         return;

@@ -118,20 +118,25 @@ std::unique_ptr<cuda::Device> make_emulated_device(bool backward, size_t most) {
   return std::make_unique<EmulatedDevice>(backward, most);
 }
 
+std::unique_ptr<cuda::Device> make_tested_device(bool backward) {
+  if (std::getenv("SPARKLING_TEST_GPU")) return cuda::make_driver_device(0, true);
+  return make_emulated_device(backward);
+}
+
 std::unique_ptr<Backend> make_emulated_backend(bool backward, const BackendOptions& options) {
   return std::make_unique<cuda::CudaBackend>(
       make_emulated_device(backward, static_cast<size_t>(options.memory)), options);
 }
 
-std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends() {
+std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends(const BackendOptions& options) {
   std::vector<std::unique_ptr<Backend>> backends;
   if (std::getenv("SPARKLING_TEST_GPU")) {
-    backends.push_back(make_cuda_backend({}));
+    backends.push_back(make_cuda_backend(options));
     return backends;
   }
   for (const bool backward : {false, true}) {
     if (backward && std::getenv("SPARKLING_SHORT")) break;  // sanitizers look for other faults
-    backends.push_back(make_emulated_backend(backward));
+    backends.push_back(make_emulated_backend(backward, options));
   }
   return backends;
 }

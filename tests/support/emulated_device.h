@@ -16,6 +16,9 @@ namespace spk::test {
 // 0: more than any test needs.
 std::unique_ptr<cuda::Device> make_emulated_device(bool backward, size_t most = 0);
 
+// The same, or with SPARKLING_TEST_GPU set the machine's GPU.
+std::unique_ptr<cuda::Device> make_tested_device(bool backward);
+
 // The cuda back end on such a device; with a limit of memory the device has no more than that, so
 // that a limit that is not kept is an error.
 std::unique_ptr<Backend> make_emulated_backend(bool backward = false,
@@ -24,7 +27,7 @@ std::unique_ptr<Backend> make_emulated_backend(bool backward = false,
 // The cuda back ends that a test compares with the reference: two on emulated devices (in the short
 // form, SPARKLING_SHORT, one); with SPARKLING_TEST_GPU set, the one on the machine's GPU
 // (tools/gpu_report.sh).
-std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends();
+std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends(const BackendOptions& options = {});
 
 // Threads as fibers take some thousand times longer than the device's that they stand for, so that
 // tests emulate fewer cases; with SPARKLING_LONG_EMULATION (the `kernels` stage of .ci/run) all of

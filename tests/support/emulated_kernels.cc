@@ -7,7 +7,7 @@
 #include "kernels/kda_chunk.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/mla.cuh"
-#include "kernels/moe.cuh"
+#include "kernels/packed.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/sample.cuh"
 
@@ -33,6 +33,11 @@ EmulatedKernel call(void (*kernel)(Args)) {
   SPK_KERNEL(expert_up<f, s, 4>), SPK_KERNEL(expert_up<f, s, 8>);     \
   SPK_KERNEL(expert_down<f, s, 1>), SPK_KERNEL(expert_down<f, s, 2>); \
   SPK_KERNEL(expert_down<f, s, 4>), SPK_KERNEL(expert_down<f, s, 8>)
+#define SPK_PACKED_EXPERTS(s)                                   \
+  SPK_KERNEL(packed_up<s, 1>), SPK_KERNEL(packed_up<s, 2>);     \
+  SPK_KERNEL(packed_up<s, 4>), SPK_KERNEL(packed_up<s, 8>);     \
+  SPK_KERNEL(packed_down<s, 1>), SPK_KERNEL(packed_down<s, 2>); \
+  SPK_KERNEL(packed_down<s, 4>), SPK_KERNEL(packed_down<s, 8>)
 #define SPK_HEAD_DIM(d)                               \
   SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);  \
   SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>); \
@@ -55,6 +60,9 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_EXPERTS(4, 4);
     SPK_EXPERTS(3, 2);
     SPK_EXPERTS(4, 1);
+    SPK_PACKED_EXPERTS(2);
+    SPK_PACKED_EXPERTS(3);
+    SPK_KERNEL(quantise_rows<0>), SPK_KERNEL(few_items_and_rows<0>);
     SPK_HEAD_DIM(32);
     SPK_HEAD_DIM(64);
     SPK_HEAD_DIM(128);
@@ -69,7 +77,7 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_KERNEL(rope_table<0>), SPK_KERNEL(rope<0>), SPK_KERNEL(latent_append<0>);
     SPK_KERNEL(route<0>), SPK_KERNEL(expert_items<0>), SPK_KERNEL(few_expert_items<0>);
     SPK_KERNEL(expert_sum<0>);
-    SPK_KERNEL(quantise_rows<0>), SPK_KERNEL(sample<0>), SPK_KERNEL(reject<0>);
+    SPK_KERNEL(sample<0>), SPK_KERNEL(reject<0>);
     return table;
   }();
   return all;

@@ -37,6 +37,17 @@ ModelShape small_shape() {
   return s;
 }
 
+ModelShape expert_shape(int64_t hidden, int64_t width, int64_t shared) {
+  ModelShape s = small_shape();
+  s.hidden = hidden;
+  s.expert_dim = width;
+  s.shared_dim = shared;
+  s.experts = hidden > 1000 ? 8 : 16;
+  s.groups = 4;
+  s.keep_groups = 2;
+  return s;
+}
+
 std::vector<std::string> available_isas() {
   std::vector<std::string> names;
   for (const char* isa : {"generic", "avx2", "avx512", "neon"}) {
@@ -58,13 +69,15 @@ Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe, PrecisionMode 
   open(std::move(tested));
 }
 
-Verbs::Verbs(const ModelShape& shape, Family family) : shape_(shape) {
+Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe) : shape_(shape) {
   std::vector<std::unique_ptr<Backend>> tested;
   if (family == Family::kCuda) {
-    tested = make_tested_cuda_backends();
+    BackendOptions options;
+    options.moe = moe;
+    tested = make_tested_cuda_backends(options);
   } else {
     for (const std::string& isa : available_isas())
-      tested.push_back(make_cpu_backend({2, 0, isa, false}));
+      tested.push_back(make_cpu_backend({2, 0, isa, false, moe}));
   }
   open(std::move(tested));
 }

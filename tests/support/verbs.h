@@ -22,8 +22,13 @@
 
 namespace spk::test {
 
+// What int8 activations may cost: packed_verbs_test.cc derives it.
+inline constexpr double kInt8 = 3.6e-2;
+
 // A small member of the family with odd sizes; the tests change what they are about.
 ModelShape small_shape();
+// The same with experts of these sizes.
+ModelShape expert_shape(int64_t hidden, int64_t width, int64_t shared);
 
 enum class Family { kCpu, kCuda };
 inline std::string name_of_family(const testing::TestParamInfo<Family>& family) {
@@ -37,7 +42,7 @@ class Verbs {
 
   explicit Verbs(const ModelShape& shape, int threads = 2, MoeKernel moe = MoeKernel::kPlain,
                  PrecisionMode precision = PrecisionMode::kExact);
-  Verbs(const ModelShape& shape, Family family);
+  Verbs(const ModelShape& shape, Family family, MoeKernel moe = MoeKernel::kPlain);
 
   size_t size() const { return backends_.size(); }
   Backend& backend(size_t i) { return *backends_[i]; }

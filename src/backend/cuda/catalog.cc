@@ -17,6 +17,7 @@ static_assert(static_cast<int>(Format::kFp8) == gpu::kFp8);
 static_assert(static_cast<int>(Format::kMxfp4) == gpu::kMxfp4);
 static_assert(static_cast<int>(Format::kInt4) == gpu::kInt4);
 static_assert(static_cast<int>(Format::kFp8Row) == gpu::kFp8Row);
+static_assert(kGroup == gpu::kQuantGroup);
 static_assert(kMaxVerify == gpu::kMaxVerifyRows);
 static_assert(static_cast<uint32_t>(Draw::kAccept) == gpu::kDrawAccept);
 static_assert(static_cast<uint32_t>(Draw::kResidual) == gpu::kDrawResidual);
@@ -78,6 +79,15 @@ KernelName expert_up_kernel(Format f, Format shared, int64_t rows) {
 KernelName expert_down_kernel(Format f, Format shared, int64_t rows) {
   return instance("moe", "expert_down", f, shared, rows);
 }
+KernelName packed_up_kernel(Format shared, int64_t rows) {
+  return instance("packed", "packed_up", shared, rows);
+}
+KernelName packed_down_kernel(Format shared, int64_t rows) {
+  return instance("packed", "packed_down", shared, rows);
+}
+bool can_pack(Format format, int64_t rows, int64_t cols) {
+  return format == Format::kMxfp4 && rows % gpu::kQuantGroup == 0 && cols % gpu::kQuantGroup == 0;
+}
 KernelName attend_kernel(const ModelShape& s, bool split) {
   return instance("mla", "attend", s.latent, s.rope, truth(split));
 }
@@ -112,15 +122,24 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
       continue;
     }
     const bool routed = contains(w.name, ".experts.");
+    const bool packed = routed && w.packed && can_pack(w.format, w.rows, w.cols);
     for (const int64_t rows : kBuckets) {
       if (!routed) {
         add(specs, matvec_kernel(w.format, rows));
-      } else if (contains(w.name, "down_proj")) {
-        add(specs, expert_down_kernel(w.format, beside(w.format, shared_down), rows));
+        continue;
+      }
+      const bool down = contains(w.name, "down_proj");
+      const Format shared = beside(w.format, down ? shared_down : shared_up);
+      if (packed) {
+        add(specs, down ? packed_down_kernel(shared, rows) : packed_up_kernel(shared, rows));
       } else {
-        add(specs, expert_up_kernel(w.format, beside(w.format, shared_up), rows));
+        add(specs, down ? expert_down_kernel(w.format, shared, rows)
+                        : expert_up_kernel(w.format, shared, rows));
       }
     }
+    if (packed)
+      for (const char* name : {"quantise_rows", "few_items_and_rows"})
+        add(specs, plain_kernel("packed", name));
     if (contains(w.name, "kv_b_proj")) add(specs, absorb_kernel(w.format));
     if (!routed) add(specs, matmul_kernel(w.format));
   }
@@ -163,6 +182,7 @@ std::string agreement_checks() {
   SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
+  SPK_SIZE(QuantRows), SPK_SIZE(PackedItemsArgs), SPK_SIZE(PackedArgs);
   SPK_SIZE(RejectArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(weight_rows(1)), SPK_CONSTANT(weight_rows(8)), SPK_CONSTANT(kMaxProducts);
@@ -171,7 +191,8 @@ std::string agreement_checks() {
   SPK_CONSTANT(kMaxVerifyRows), SPK_CONSTANT(kKdaChunk), SPK_CONSTANT(kKdaColumns);
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kSegment), SPK_CONSTANT(kAttendHeads);
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
-  SPK_CONSTANT(kItemInts);
+  SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
+  SPK_CONSTANT(kPackedDownRows);
 #undef SPK_SIZE
 #undef SPK_CONSTANT
   return text;

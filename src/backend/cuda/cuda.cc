@@ -75,7 +75,7 @@ void CudaBackend::prepare(const ModelShape& shape) {
   require(s.groups <= gpu::kMaxGroups, "n_group", s.groups, "up to 64");
   require(s.top_k <= gpu::kMaxTopK, "num_experts_per_tok", s.top_k, "up to 32");
   info_ = take(sizeof(gpu::StepInfo), "step");
-  expert_totals_ = take(2 * sizeof(uint64_t), "counters");
+  expert_totals_ = take(4 * sizeof(uint64_t), "counters");
   std::vector<double> turns;
   for (const double f : s.rope_freq) turns.push_back(f / M_PI);
   rope_turns_ = take(std::max<size_t>(turns.size(), 1) * sizeof(double), "rope");
@@ -182,6 +182,20 @@ Weight CudaBackend::upload(const HostTensor& t) {
   return w;
 }
 
+// The stored order is the one that the packed kernels read: nothing is moved.
+Weight CudaBackend::upload_expert(const HostTensor& tensor) {
+  Weight w = upload(tensor);
+  w.packed = options_.moe == MoeKernel::kPacked && can_pack(w.format, w.rows, w.cols);
+  uses_.back().packed = w.packed;
+  return w;
+}
+
+std::string CudaBackend::expert_kernel(const Weight& weight) const {
+  if (!weight.packed) return cat("plain ", device_->info().arch);
+  return cat("packed ", device_->info().arch, " ", weight.cols, "x", weight.rows, ", groups of ",
+             gpu::kQuantGroup);
+}
+
 void CudaBackend::late(const HostTensor& t, ScaleType scales, const std::byte* data, size_t bytes,
                        DevicePointer to, size_t width, size_t pitch) {
   late_.push_back({{names_.back(), t.format, scales, data, bytes}, to, width, pitch});
@@ -197,11 +211,12 @@ void CudaBackend::finish_uploads(UploadSource& source) {
 const Counters& CudaBackend::counters() const {
   // Distinct experts are known on the device only. Its sums are fetched when somebody asks.
   if (expert_totals_) {
-    uint64_t totals[2] = {};
+    uint64_t totals[4] = {};
     device_->download(totals, expert_totals_, {sizeof totals, 1, sizeof totals, sizeof totals});
     counters_.plain_experts += totals[0];
-    counters_.weight_bytes += totals[1];
-    if (totals[0] > 0) device_->zero(expert_totals_, sizeof totals);
+    counters_.packed_experts += totals[2];
+    counters_.weight_bytes += totals[1] + totals[3];
+    if (totals[0] + totals[2] > 0) device_->zero(expert_totals_, sizeof totals);
   }
   return counters_;
 }

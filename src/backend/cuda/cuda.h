@@ -38,6 +38,8 @@ class CudaBackend final : public Backend {
   void prepare(const ModelShape& shape) override;
   Buffer alloc(size_t bytes, std::string_view label) override;
   Weight upload(const HostTensor& tensor) override;
+  Weight upload_expert(const HostTensor& tensor) override;
+  std::string expert_kernel(const Weight& weight) const override;
   bool uploads_late() const override { return true; }
   void finish_uploads(UploadSource& source) override;
   const Counters& counters() const override;
@@ -96,7 +98,10 @@ class CudaBackend final : public Backend {
     DevicePointer device = 0;
     uint64_t bytes = 0;  // of one expert
     Format up_format, down_format;
+    bool up_packed, down_packed;
   };
+  // One call of experts(): where its pieces lie, and how the shared expert runs.
+  struct ExpertRun;
   template <typename Args>
   void launch(const KernelName& name, const Grid& grid, int threads, const Args& arguments) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
@@ -118,6 +123,12 @@ class CudaBackend final : public Backend {
   void fill_rope_table(int64_t rows);
   const ExpertTable& expert_table(const Moe& moe);
   void routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights, const Rows& o);
+  void make_items(const Rows& h, const Ints& ids, const ExpertTable& table, const ExpertRun& run);
+  void run_up(const ExpertTable& table, const ExpertRun& run);
+  void run_down(const ExpertTable& table, const ExpertRun& run);
+  void launch_packed(const KernelName& kernel, const ExpertRun& run, int64_t shared_blocks,
+                     int64_t item_blocks);
+  void quantise(const Rows& x, const gpu::QuantRows& to);
 
   // ---- memory ----
   void check_limit(size_t bytes, std::string_view label) const;
@@ -144,7 +155,7 @@ class CudaBackend final : public Backend {
   size_t work_bytes_ = 0;
 
   DevicePointer info_ = 0;           // StepInfo
-  DevicePointer expert_totals_ = 0;  // two u64: routed experts read so far, and their bytes
+  DevicePointer expert_totals_ = 0;  // u64: plain routed experts read so far, their bytes; packed
   DevicePointer rope_turns_ = 0;
   DevicePointer rope_table_ = 0;  // [rope_rows_, rope]: cosines, then sines
   int64_t rope_rows_ = 0;

@@ -53,11 +53,14 @@ const CudaBackend::ExpertTable& CudaBackend::expert_table(const Moe& moe) {
   for (const Ffn& f : moe.experts) {
     // One instantiation for all: a layer whose experts differ in format is refused at load.
     SPK_CHECK(f.gate.format == first.gate.format && f.up.format == first.gate.format &&
-              f.down.format == first.down.format);
+              f.down.format == first.down.format && f.gate.packed == first.gate.packed &&
+              f.up.packed == first.up.packed && f.down.packed == first.down.packed);
     all.push_back({matrix_of(f.gate), matrix_of(f.up), matrix_of(f.down)});
   }
   table.up_format = first.gate.format;
   table.down_format = first.down.format;
+  table.up_packed = first.gate.packed && first.up.packed;
+  table.down_packed = first.down.packed;
   table.bytes = static_cast<uint64_t>(first.gate.bytes + first.up.bytes + first.down.bytes);
   const size_t bytes = all.size() * sizeof(gpu::ExpertWeights);
   table.device = take(bytes, "expert table");
@@ -76,8 +79,21 @@ void CudaBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const 
   count(moe.shared.gate);
   count(moe.shared.up);
   count(moe.shared.down);
-  ++counters_.plain_experts;
+  const bool packed = expert_table(moe).down_packed && moe.shared.down.packed;
+  ++(packed ? counters_.packed_experts : counters_.plain_experts);
 }
+
+// What the launches of one slab of rows share.
+struct CudaBackend::ExpertRun {
+  gpu::ExpertsArgs a{};
+  gpu::QuantRows x{}, act{}, shared_act{};  // codes null: not wanted
+  float* shared_up = nullptr;
+  int* items = nullptr;
+  int* item_count = nullptr;
+  int64_t n = 0, pairs = 0, bucket = 0, most_items = 0;
+  int64_t shared_items = 0;  // 0: the shared expert has launches of its own, or there is none
+  Format shared_up_format{}, shared_down_format{};  // of the one that joins
+};
 
 void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
                          const Rows& o) {
@@ -86,62 +102,71 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
   const ExpertTable& table = expert_table(moe);
   const int64_t width = moe.experts.front().gate.rows, hidden = shape_.hidden;
   const int64_t shared_width = moe.shared.gate ? moe.shared.gate.rows : 0;
+  ExpertRun run;
+  gpu::ExpertsArgs& a = run.a;
+  run.n = n;
+  run.pairs = pairs;
+  run.bucket = row_bucket(n);
   // An expert with c pairs makes ceil(c / bucket) items, so never more than this.
-  const int64_t bucket = row_bucket(n);
-  const int64_t most_items = std::min(pairs, experts + pairs / bucket);
-  gpu::ExpertsArgs a{};
-  int *items = nullptr, *item_count = nullptr;
-  float* shared_up = nullptr;
+  run.most_items = std::min(pairs, experts + pairs / run.bucket);
   // The shared expert is one more item of each bucket of rows, where a kernel for the two formats
   // exists.
   const bool has_shared = shared_width > 0;
-  const bool joined = has_shared && shared_joins(table.up_format, moe.shared.gate.format) &&
+  const auto joins = [](Format routed, bool packed, const Weight& shared) {
+    // Beside packed ones an MXFP4 matrix runs packed too.
+    const bool fits = !packed || shared.format != Format::kMxfp4 || shared.packed;
+    return fits && shared_joins(routed, shared.format);
+  };
+  const bool joined = has_shared && joins(table.up_format, table.up_packed, moe.shared.gate) &&
+                      joins(table.up_format, table.up_packed, moe.shared.up) &&
                       moe.shared.up.format == moe.shared.gate.format &&
-                      shared_joins(table.down_format, moe.shared.down.format);
-  const int64_t shared_items = joined ? ceil_div(n, bucket) : 0;
+                      joins(table.down_format, table.down_packed, moe.shared.down);
+  if (joined) {
+    run.shared_items = ceil_div(n, run.bucket);
+    run.shared_up_format = moe.shared.gate.format;
+    run.shared_down_format = moe.shared.down.format;
+  }
   Sections sections;
-  sections.add(items, most_items * gpu::kItemInts);
-  sections.add(item_count, 1);
-  sections.add(a.act, pairs * width);
+  const auto quantised = [&](gpu::QuantRows& to, bool wanted, int64_t rows, int64_t cols) {
+    if (!wanted) return;
+    to.cols = static_cast<int>(cols);
+    sections.add(to.codes, rows * cols);
+    sections.add(to.groups, rows * cols / gpu::kQuantGroup * 2);
+  };
+  sections.add(run.items, run.most_items * gpu::kItemInts);
+  sections.add(run.item_count, 1);
+  // Between two packed products there are no floats.
+  if (!table.up_packed || !table.down_packed) sections.add(a.act, pairs * width);
   sections.add(a.out, pairs * hidden);
   sections.add(a.shared_act, n * shared_width);
-  sections.add(shared_up, n * shared_width);
+  sections.add(run.shared_up, joined ? 0 : n * shared_width);
   sections.add(a.shared_out, has_shared ? n * hidden : 0);
+  quantised(run.x, table.up_packed, n, hidden);
+  quantised(run.act, table.down_packed, pairs, width);
+  quantised(run.shared_act, joined && table.down_packed && moe.shared.down.packed, n, shared_width);
   sections.place(work_space(sections.bytes()));
 
-  const char* few =
-      n <= gpu::kMaxRowsInvariant && pairs <= kThreads ? "few_expert_items" : "expert_items";
-  launch(plain_kernel("moe", few), {1}, kThreads,
-         gpu::ItemsArgs{view_of(ids), items, item_count,
-                        pointer_to<unsigned long long>(expert_totals_), table.bytes,
-                        static_cast<int>(n), static_cast<int>(experts), static_cast<int>(top_k),
-                        static_cast<int>(bucket)});
   a.experts = pointer_to<const gpu::ExpertWeights>(table.device);
-  a.items = items;
-  a.count = item_count;
+  a.items = run.items;
+  a.count = run.item_count;
   a.x = view_of(h);
   a.n = static_cast<int>(n);
   a.top_k = static_cast<int>(top_k);
   a.width = static_cast<int>(width);
   a.hidden = static_cast<int>(hidden);
   a.limit = static_cast<float>(moe.routed_limit);
-  a.shared_item = static_cast<int>(most_items);
+  a.shared_item = static_cast<int>(run.most_items);
   a.shared_limit = static_cast<float>(moe.shared_limit);
   if (joined) {
     a.shared = {matrix_of(moe.shared.gate), matrix_of(moe.shared.up), matrix_of(moe.shared.down)};
     a.shared_width = static_cast<int>(shared_width);
   }
-  const int64_t group = gpu::group_rows(static_cast<int>(bucket));
-  const int64_t units = std::max(width, joined ? shared_width : 0);
-  const Format up_beside = joined ? moe.shared.gate.format : table.up_format;
-  const Format down_beside = joined ? moe.shared.down.format : table.down_format;
-  launch(expert_up_kernel(table.up_format, up_beside, bucket),
-         {blocks(units, group / 2), most_items + shared_items}, kThreads, a);
-  launch(expert_down_kernel(table.down_format, down_beside, bucket),
-         {blocks(hidden, group), most_items + shared_items}, kThreads, a);
+  make_items(h, ids, table, run);
+  run_up(table, run);
+  run_down(table, run);
   if (has_shared && !joined) {
     const Rows gate = rows_of(a.shared_act, n, shared_width);
-    const Rows up = rows_of(shared_up, n, shared_width);
+    const Rows up = rows_of(run.shared_up, n, shared_width);
     product(h, moe.shared.gate, gate, {});
     product(h, moe.shared.up, up, {});
     swiglu(gate, up, moe.shared_limit);
@@ -150,6 +175,87 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
   launch(plain_kernel("moe", "expert_sum"), {blocks(hidden), n}, kThreads,
          gpu::ExpertSumArgs{a.out, view_of(weights), has_shared ? a.shared_out : nullptr,
                             view_of(o), static_cast<int>(top_k), static_cast<int>(hidden)});
+}
+
+void CudaBackend::quantise(const Rows& x, const gpu::QuantRows& to) {
+  launch(plain_kernel("packed", "quantise_rows"),
+         {blocks(to.cols, gpu::kQuantGroup * gpu::kWarps), x.rows}, kThreads,
+         gpu::QuantiseArgs{view_of(x), to});
+}
+
+// The work items, and x as the packed kernels read it.
+void CudaBackend::make_items(const Rows& h, const Ints& ids, const ExpertTable& table,
+                             const ExpertRun& run) {
+  auto* totals = pointer_to<unsigned long long>(expert_totals_);
+  if (table.up_packed && table.down_packed) totals += 2;
+  const gpu::ItemsArgs items{view_of(ids),
+                             run.items,
+                             run.item_count,
+                             totals,
+                             table.bytes,
+                             static_cast<int>(run.n),
+                             static_cast<int>(shape_.experts),
+                             static_cast<int>(shape_.top_k),
+                             static_cast<int>(run.bucket)};
+  const bool few = run.n <= gpu::kMaxRowsInvariant && run.pairs <= kThreads;
+  if (few && table.up_packed) {
+    const int64_t per_row = blocks(run.x.cols, gpu::kQuantGroup * gpu::kWarps);
+    launch(plain_kernel("packed", "few_items_and_rows"), {1 + per_row * run.n}, kThreads,
+           gpu::PackedItemsArgs{items, {view_of(h), run.x}});
+    return;
+  }
+  launch(plain_kernel("moe", few ? "few_expert_items" : "expert_items"), {1}, kThreads, items);
+  if (table.up_packed) quantise(h, run.x);
+}
+
+// Blocks of a bucket of the shared expert, and of an item.
+void CudaBackend::launch_packed(const KernelName& kernel, const ExpertRun& run,
+                                int64_t shared_blocks, int64_t item_blocks) {
+  gpu::PackedArgs p{};
+  p.e = run.a;
+  p.x = run.x;
+  p.act = run.act;
+  p.shared_act = run.shared_act;
+  p.shared_blocks = static_cast<int>(shared_blocks);
+  p.shared_buckets = static_cast<int>(run.shared_items);
+  p.blocks = static_cast<int>(item_blocks);
+  launch(kernel, {run.shared_items * shared_blocks + run.most_items * item_blocks}, kThreads, p);
+}
+
+void CudaBackend::run_up(const ExpertTable& table, const ExpertRun& run) {
+  const gpu::ExpertsArgs& a = run.a;
+  const bool joined = run.shared_items > 0;
+  const int64_t per_group = gpu::group_rows(static_cast<int>(run.bucket)) / 2;
+  if (table.up_packed) {
+    const Format shared = joined ? run.shared_up_format : Format::kMxfp4;
+    const int64_t units = shared == Format::kMxfp4 ? gpu::kPackedUnits : per_group;
+    launch_packed(packed_up_kernel(shared, run.bucket), run, blocks(a.shared_width, units),
+                  blocks(a.width, gpu::kPackedUnits));
+    return;
+  }
+  launch(expert_up_kernel(table.up_format, joined ? run.shared_up_format : table.up_format,
+                          run.bucket),
+         {blocks(std::max(a.width, a.shared_width), per_group), run.most_items + run.shared_items},
+         kThreads, a);
+  if (!run.act.codes) return;
+  quantise(rows_of(a.act, run.pairs, a.width), run.act);
+  if (run.shared_act.codes) quantise(rows_of(a.shared_act, run.n, a.shared_width), run.shared_act);
+}
+
+void CudaBackend::run_down(const ExpertTable& table, const ExpertRun& run) {
+  const gpu::ExpertsArgs& a = run.a;
+  const bool joined = run.shared_items > 0;
+  const int64_t per_group = gpu::group_rows(static_cast<int>(run.bucket));
+  if (table.down_packed) {
+    const Format shared = joined ? run.shared_down_format : Format::kMxfp4;
+    const int64_t rows = shared == Format::kMxfp4 ? gpu::kPackedDownRows : per_group;
+    launch_packed(packed_down_kernel(shared, run.bucket), run, blocks(a.hidden, rows),
+                  blocks(a.hidden, gpu::kPackedDownRows));
+    return;
+  }
+  launch(expert_down_kernel(table.down_format, joined ? run.shared_down_format : table.down_format,
+                            run.bucket),
+         {blocks(a.hidden, per_group), run.most_items + run.shared_items}, kThreads, a);
 }
 
 }  // namespace spk::cuda
