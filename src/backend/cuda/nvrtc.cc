@@ -37,6 +37,24 @@ struct Nvrtc {
   std::string version_text;
 };
 
+void add_matches(const std::string& pattern, std::vector<std::string>& names) {
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) names.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+}
+
+// The compiler opens a second library by its bare name, which the loader finds for a toolkit that
+// the system knows and for no other, such as a Python wheel. One that is open is found by its name.
+void open_companion(const std::string& library) {
+  const size_t slash = library.rfind('/');
+  if (slash == std::string::npos) return;
+  std::vector<std::string> names;
+  add_matches(library.substr(0, slash) + "/libnvrtc-builtins.so.1[23].*", names);
+  std::string opened, why;
+  open_library(names, opened, why);  // without it the compiler says what it misses
+}
+
 Nvrtc load_nvrtc() {
   Nvrtc n{};
   std::string why;
@@ -46,6 +64,7 @@ Nvrtc load_nvrtc() {
         "back end cuda: expected the run-time compiler libnvrtc.so.13 or .12, found none; "
         "install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the file "
         "by SPARKLING_NVRTC");
+  open_companion(n.library);
   const auto get = [&](const char* name, auto& function) {
     load_function(library, n.library, name, function);
   };
@@ -97,13 +116,6 @@ const Nvrtc& nvrtc() {
 
 void require(int result, const char* call) {
   if (result != 0) fail_resource("NVRTC: ", call, " failed: ", nvrtc().error_string(result));
-}
-
-void add_matches(const std::string& pattern, std::vector<std::string>& names) {
-  glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; ++i) names.emplace_back(found.gl_pathv[i]);
-  globfree(&found);
 }
 
 // The wheel's folders inside a Python prefix: .../nvidia/cu13/lib of the current packages,
