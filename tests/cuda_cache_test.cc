@@ -312,35 +312,6 @@ TEST(CudaNvrtc, IsLookedForInWheelsAndWhereNamed) {
   fs::remove_all(root);
 }
 
-// Ends the process: 0 when what the compiler opens besides itself comes from the wheel's folder.
-[[noreturn]] void compile_and_look_at_libraries(const std::string& wheel) {
-  compile("#include \"" + kOwn.header + "\"\n", own_sources(kBody), kOwn.expression, kArch);
-  const std::string folder = fs::path(wheel).parent_path().lexically_normal().string();
-  bool beside = false, elsewhere = false;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("/libnvrtc-builtins") == std::string::npos) continue;
-    (line.find(folder) != std::string::npos ? beside : elsewhere) = true;
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
-  std::exit(beside && !elsewhere ? 0 : 1);
-}
-
-// The compiler opens a second library by its bare name. That of a wheel, whose folder the system
-// does not know, must come from the same folder, whatever else is installed.
-TEST(CudaNvrtc, AWheelAloneCompiles) {
-  std::string wheel;
-  for (const std::string& name : nvrtc_candidates())
-    if (wheel.empty() && name.find("/nvidia/") != std::string::npos) wheel = name;
-  if (wheel.empty()) GTEST_FAIL() << "no wheel of NVRTC: run tools/setup.sh test";
-  setenv("SPARKLING_NVRTC", wheel.c_str(), 1);
-  SPK_NEED_NVRTC();
-  // A process of its own runs the test again from its start, before any compiler was opened.
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(compile_and_look_at_libraries(wheel), testing::ExitedWithCode(0), "");
-  unsetenv("SPARKLING_NVRTC");
-}
-
 TEST(CudaDriver, ArchitectureOfADevice) {
   EXPECT_EQ(architecture(8, 0), "sm_80");
   EXPECT_EQ(architecture(9, 0), "sm_90a");

@@ -84,15 +84,6 @@ Nvrtc load_nvrtc() {
   int major = 0, minor = 0;
   n.version(&major, &minor);
   n.version_text = cat(major, ".", minor);
-  // It opens its second half by name alone, which only the loader's own folders answer. One that is
-  // open already is found by its name, wherever it came from. Without it compiling fails and says
-  // so.
-  const size_t folder = n.library.rfind('/');
-  if (folder != std::string::npos) {
-    std::string opened;
-    open_library({cat(n.library.substr(0, folder), "/libnvrtc-builtins.so.", n.version_text)},
-                 opened, why);
-  }
   return n;
 }
 
