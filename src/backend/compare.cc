@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <unordered_map>

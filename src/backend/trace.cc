@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <unordered_map>
+#include <utility>
 
 namespace spk {
 namespace {

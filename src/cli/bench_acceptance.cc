@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "measure/show.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 

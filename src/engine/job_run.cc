@@ -3,6 +3,7 @@
 #include "base/device_lost.h"
 #include "base/error.h"
 
+#include <iterator>
 #include <utility>
 
 namespace spk {

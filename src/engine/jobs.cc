@@ -5,6 +5,7 @@
 #include "engine/job_run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <unordered_map>
 #include <utility>

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

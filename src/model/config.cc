@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <numbers>
+#include <system_error>
 
 namespace spk {
 namespace {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <limits>
 #include <random>
+#include <system_error>
 
 namespace spk::server {
 namespace {

@@ -3,6 +3,7 @@
 #include "text/utf8.h"
 
 #include <cstring>
+#include <utility>
 
 namespace spk {
 namespace {

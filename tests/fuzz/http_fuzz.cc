@@ -13,6 +13,7 @@
 #include "server/routes.h"
 #include "text/json_text.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>

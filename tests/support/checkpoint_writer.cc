@@ -13,6 +13,7 @@
 #include <fstream>
 #include <random>
 #include <stdexcept>
+#include <system_error>
 
 namespace spk::test {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/nvrtc.h"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
