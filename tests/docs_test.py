@@ -56,3 +56,41 @@ def test_every_word_that_selects_tests_of_the_server_selects_some():
     assert len(selections) == 2 and len(files) >= 4
     for word in {word for selection in selections for word in selection.split() if word not in ("not", "and", "or")}:
         assert any(word in name for name in names), word
+
+
+def commands(text):
+    """(line, words) of each command of the program that a page shows: in backquotes, or a line of a block."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for shown in re.findall(r"`((?:build/)?sparkling(?: [^`]*)?)`", line) + re.findall(r"^    ((?:build/)?sparkling(?: .*)?)$", line):
+            yield number, shown.split(" #")[0].split()[1:]
+
+
+def wrong_commands(text, sparkling):
+    """Complaints about commands that name no verb of the program, or options that the verb does not have."""
+    overview, helps, wrong = sparkling("--help").stdout, {}, []
+    for number, words in commands(text):
+        if not words:
+            wrong.append(f"line {number}: a command without a verb")
+            continue
+        verb = words[0]
+        if verb == "VERB" or verb.startswith("--"):
+            continue
+        if not re.search(rf"^  {re.escape(verb)} ", overview, re.M):
+            wrong.append(f"line {number}: no verb {verb}")
+            continue
+        if verb not in helps:
+            helps[verb] = sparkling(verb, "--help").stdout
+        known = set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", helps[verb]))
+        wrong += [f"line {number}: {verb} has no {word}" for word in words if re.fullmatch(r"--?[A-Za-z][\w-]*", word) and word not in known]
+    return wrong
+
+
+def test_a_command_that_is_gone_is_seen(sparkling):
+    page = "x `sparkling run --draft 3` y\n    build/sparkling            # chat\n    sparkling rum -p x\n    sparkling run --drat 3\n"
+    assert wrong_commands(page, sparkling) == ["line 2: a command without a verb", "line 3: no verb rum", "line 4: run has no --drat"]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name)
+def test_every_command_shown_exists(path, sparkling):
+    text = path.read_text(encoding="utf-8").replace("`sparkling`", "")  # the name of the program
+    assert wrong_commands(text, sparkling) == []
