@@ -90,16 +90,16 @@ std::vector<SamplerParams> all_params() {
 }
 
 // Kinds of rows: plain; few distinct values (ties everywhere); many tokens out; one far above.
-std::vector<float> row_of_kind(int kind, std::mt19937_64& random) {
+std::vector<float> row_of_kind(int kind, std::mt19937_64& random, size_t vocab = kVocab) {
   std::normal_distribution<float> normal(0, 3);
-  std::vector<float> x(kVocab);
+  std::vector<float> x(vocab);
   for (float& v : x) {
     v = normal(random);
     if (kind == 1) v = std::round(v / 4) * 4;
     if (kind == 2 && random() % 4 != 0) v = -kInfinity;
   }
   if (kind == 1) x[5] = -0.f, x[6] = 0.f;
-  if (kind == 3) x[kVocab - 1] = 60;
+  if (kind == 3) x.back() = 60;
   return x;
 }
 
@@ -156,6 +156,87 @@ TEST(CudaSample, NanAndNothingAreReported) {
   EXPECT_EQ(draw(d, std::vector<float>(kVocab, -kInfinity), {}, {}, 0).status, gpu::kNoFinite);
   x[1234] = 2.f;
   EXPECT_EQ(draw(d, x, {.temperature = 0}, {}, 0).token, 1234);
+}
+
+// The two launches for requests without penalties (kernels/choose.cuh), over rows of a step.
+struct Chosen {
+  std::vector<int> tokens, failed;
+};
+
+Chosen choose(OnDevice& d, const std::vector<std::vector<float>>& rows, const SamplerParams& p,
+              int64_t first_position, int offset) {
+  const size_t n = rows.size(), vocab = rows[0].size();
+  std::vector<float> logits;
+  for (const auto& row : rows) logits.insert(logits.end(), row.begin(), row.end());
+  gpu::ChooseArgs a{};
+  a.n = static_cast<int>(n);
+  a.vocab = static_cast<int>(vocab);
+  a.pieces = (a.vocab + gpu::kPiece - 1) / gpu::kPiece;
+  a.offset = offset;
+  a.logits = {d.put(logits), a.vocab};
+  a.rule = d.put(
+      std::vector<gpu::SampleRule>{{p.seed, p.choice, p.temperature, p.top_p, p.min_p, p.top_k}});
+  // The rows are the last of a step with three more.
+  a.step = d.put(std::vector<gpu::StepInfo>{{first_position - 3, a.n + 3, 0, 0}});
+  a.best = d.put(std::vector<unsigned>(n * static_cast<size_t>(a.pieces)));
+  a.ids = d.put(std::vector<int>(2 * n, -7));
+  a.failed = d.put(std::vector<int>(n, -7));
+  a.id_stride = 2;
+  a.failed_stride = 1;
+  const int blocks = (a.pieces + gpu::kPiecesPerBlock - 1) / gpu::kPiecesPerBlock;
+  d.launch("choose", "best_of_pieces", {blocks, a.n}, gpu::kThreads, a);
+  d.launch("choose", "choose", {a.n}, gpu::kChooseThreads, a);
+  Chosen out{{}, d.get(a.failed, n)};
+  const std::vector<int> ids = d.get(a.ids, 2 * n);
+  for (size_t i = 0; i < n; ++i) out.tokens.push_back(ids[2 * i]);
+  return out;
+}
+
+// Vocabularies: so few pieces that top-k looks at all, and enough; neither a multiple of a piece.
+// Rows with few distinct values tie in thousands at the bar.
+TEST(CudaSample, RowsOfAStepChooseTheHostsTokens) {
+  std::mt19937_64 random(8);
+  std::vector<SamplerParams> params = all_params();
+  params.pop_back();  // penalties
+  params.push_back({.temperature = 0.7, .top_k = 256, .top_p = 0.9});
+  params.push_back({.temperature = 0.7, .top_k = 257, .min_p = 0.01});
+  params.push_back({.temperature = 3.0, .top_k = 64, .top_p = 0.3, .min_p = 0.05});
+  for (const size_t vocab : {size_t{1500}, size_t{20011}}) {
+    Sampler host(static_cast<int64_t>(vocab));
+    host.reset({});
+    for (size_t k = 0; k < params.size(); ++k) {
+      SamplerParams p = params[k];
+      if (vocab > 2000 && p.top_p < 1 && (p.top_k <= 0 || p.top_k > 256)) continue;  // hours
+      p.seed = random();
+      p.choice = random() % 3;
+      std::vector<std::vector<float>> rows;
+      rows.reserve(4);
+      for (int kind = 0; kind < 4; ++kind) rows.push_back(row_of_kind(kind, random, vocab));
+      const auto position = static_cast<int64_t>(random() % 100000) + 3;
+      OnDevice d(k % 2 != 0);
+      const Chosen got = choose(d, rows, p, position, 2);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const auto at = position + static_cast<int64_t>(i) + 2;
+        EXPECT_EQ(got.tokens[i], host.sample(rows[i], p, at))
+            << "vocab " << vocab << " parameters " << k << " kind " << i;
+        EXPECT_EQ(got.failed[i], gpu::kSampled);
+      }
+    }
+  }
+}
+
+TEST(CudaSample, RowsWithoutAChoiceSaySo) {
+  OnDevice d(false);
+  std::vector<std::vector<float>> rows(5, std::vector<float>(300, 1.f));
+  rows[0][299] = std::nanf("");
+  rows[1][7] = -std::nanf("");
+  rows[2].assign(300, -kInfinity);
+  rows[3][64] = 2.f;
+  for (const double temperature : {0.0, 1.0}) {
+    const Chosen got = choose(d, rows, {.temperature = temperature, .top_k = 1}, 5, 1);
+    EXPECT_EQ(got.failed, (std::vector<int>{gpu::kSawNan, gpu::kSawNan, gpu::kNoFinite, 0, 0}));
+    EXPECT_EQ(got.tokens, (std::vector<int>{0, 0, 0, 64, 0}));
+  }
 }
 
 // model/cycle.cc has the rule: take with min(1, p / q), else draw from max(p - q, 0).

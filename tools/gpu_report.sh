@@ -83,7 +83,7 @@ verbs() {
   local shards=${SHARDS:-8} shard pids="" bad=0
   for shard in $(seq 0 $((shards - 1))); do
     SPARKLING_TEST_GPU=1 GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard \
-      "$programs/sparkling_tests" --gtest_filter='Each/*/cuda:Session/*/cuda:CudaProof.*:CudaPacked.*:CudaSample.*' >"$work/verbs-$shard" 2>&1 &
+      "$programs/sparkling_tests" --gtest_filter='Each/*/cuda:Session/*/cuda:CudaProof.*:CudaPacked.*:CudaSample.*:CudaSampling.*' >"$work/verbs-$shard" 2>&1 &
     pids="$pids $!"
   done
   for pid in $pids; do wait "$pid" || bad=1; done
@@ -150,6 +150,8 @@ if [ -x "$programs/synthetic_checkpoint" ] && [ "$(df --output=avail -B1G "$work
 fi
 step bench-flash-42 bench.txt 180 "$sparkling" bench -v $flash --in 64 --out 32 --draft 0
 step bench-flash-42-packed bench.txt 120 "$sparkling" bench -v $flash --moe packed --require moe=packed --in 64 --out 32 --draft 0
+step bench-flash-42-host-sampler bench.txt 120 env SPARKLING_SAMPLER=host "$sparkling" bench $flash --in 64 --out 32 --draft 0
+step bench-flash-42-sampled bench.txt 120 "$sparkling" bench $flash --in 64 --out 32 --draft 0 --temperature 0.6 --top-p 0.95 --top-k 29 --seed 1
 step bench-flash-42-single bench.txt 120 env SPARKLING_GRAPHS=off "$sparkling" bench $flash --in 64 --out 32 --draft 0
 step bench-flash-42-drafts bench.txt 150 "$sparkling" bench $flash --in 64 --out 32 --draft 3
 step bench-flash-42-packed-drafts bench.txt 150 "$sparkling" bench $flash --moe packed --in 64 --out 32 --draft 3

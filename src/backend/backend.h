@@ -44,6 +44,8 @@ struct Counters {
   uint64_t allocated_bytes = 0;  // now held
 };
 
+struct SamplerParams;  // backend/sampler.h
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -150,6 +152,16 @@ class Backend {
   virtual void join(const Rows& a, const Rows& b, const Rows& y) = 0;
   virtual void logits(const Rows& hidden, const LmHead& head, const Rows& y) = 0;
 
+  // ---- choosing tokens where the logits lie ----
+  // Whether sample() takes these parameters. What it does not take is read and chosen by Sampler,
+  // whose tokens these are (sampler.h).
+  virtual bool samples(const SamplerParams&) const { return false; }
+  virtual std::string sampling() const { return "on the host"; }  // for the plan
+  // Of the last logits.rows rows of the step begun last, each for the position `offset` behind its
+  // own. failed: 0, or another number where no token can be chosen; its id is 0 then.
+  virtual void sample(const Rows& logits, const SamplerParams& params, int64_t offset,
+                      const Ints& ids, const Ints& failed);
+
   // ---- fused blocks ----
   virtual FusionPlan plan() const { return {}; }
   virtual void fused(Block block, const Layer& layer, const LayerState& state, const Scratch& t);
@@ -167,7 +179,8 @@ struct BackendOptions {
   bool pin = false;     // pin workers to cores
   MoeKernel moe = MoeKernel::kPlain;
   PrecisionMode precision = PrecisionMode::kExact;
-  bool graphs = true;  // on a device: what is launched again in the same way, in one call
+  bool graphs = true;          // on a device: what is launched again in the same way, in one call
+  bool device_sampler = true;  // on a device: tokens are chosen there where it can
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

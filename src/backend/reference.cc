@@ -530,6 +530,10 @@ std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options) {
 
 std::string Backend::expert_kernel(const Weight&) const { return cat("plain ", name()); }
 
+void Backend::sample(const Rows&, const SamplerParams&, int64_t, const Ints&, const Ints&) {
+  SPK_CHECK(!"this back end chooses no tokens");
+}
+
 void Backend::commit(const LayerState&, int64_t) { SPK_CHECK(!"this back end has no verify pass"); }
 
 void Backend::fused(Block, const Layer&, const LayerState&, const Scratch&) {

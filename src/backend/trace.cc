@@ -129,6 +129,12 @@ class Traced final : public Backend {
   void swiglu(const Rows& gate, const Rows& up, double limit) override {
     timed("swiglu", Part::kFeedForward, [&] { b_.swiglu(gate, up, limit); });
   }
+  bool samples(const SamplerParams& p) const override { return b_.samples(p); }
+  std::string sampling() const override { return b_.sampling(); }
+  void sample(const Rows& logits, const SamplerParams& params, int64_t offset, const Ints& ids,
+              const Ints& failed) override {
+    timed("sample", Part::kOther, [&] { b_.sample(logits, params, offset, ids, failed); });
+  }
   void join(const Rows& a, const Rows& b, const Rows& y) override {
     timed("join", Part::kOther, [&] { b_.join(a, b, y); });
   }

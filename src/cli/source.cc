@@ -215,12 +215,13 @@ int64_t context_that_fits(const OpenedModel& model, const ModelOptions& options)
 }
 
 // For who compares: a GPU's launches one by one, the form that graphs are held against.
-bool graphs_wanted() {
-  const char* set = std::getenv("SPARKLING_GRAPHS");
-  const std::string_view value = set == nullptr ? "on" : set;
-  if (value != "on" && value != "off")
-    fail_usage("SPARKLING_GRAPHS: expected on or off, found ", value);
-  return value == "on";
+// A switch of what a device does faster, to compare with: the first of two words is the default.
+bool device_switch(const char* name, std::string_view yes, std::string_view no) {
+  const char* set = std::getenv(name);
+  const std::string_view value = set == nullptr ? yes : set;
+  if (value != yes && value != no)
+    fail_usage(name, ": expected ", yes, " or ", no, ", found ", value);
+  return value == yes;
 }
 
 // Caches are cut to it, and what does not fit is refused with the plan before anything is taken.
@@ -258,7 +259,8 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
                                         : parse_head_format(options.lm_head);
   engine.device.threads = options.threads;
-  engine.device.graphs = graphs_wanted();
+  engine.device.graphs = device_switch("SPARKLING_GRAPHS", "on", "off");
+  engine.device.device_sampler = device_switch("SPARKLING_SAMPLER", "device", "host");
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;
   engine.draft =

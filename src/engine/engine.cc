@@ -247,7 +247,8 @@ class Engine::Answer {
     if (e_.tokenizer) detokenizer_.emplace(*e_.tokenizer);
   }
 
-  // Takes the next token and the logits that chose it; false when the answer is over.
+  // Takes the next token and, where log-probabilities are wanted, the logits that chose it; false
+  // when the answer is over.
   // `more`: whether the next one is known already.
   bool take(int32_t id, std::span<const float> logits, bool more) {
     ++result_.timings.output_tokens;
@@ -388,7 +389,10 @@ GenerateResult Engine::generate(const GenerateRequest& request,
         e.sampler.accept(forced);
         last = forced;
       }
-      open = answer.take(last, e.session->cycle_logits(i), i + 1 < cycle.count);
+      // Reading a row costs more than choosing from it on a device.
+      const auto row =
+          request.top_logprobs >= 0 ? e.session->cycle_logits(i) : std::span<const float>{};
+      open = answer.take(last, row, i + 1 < cycle.count);
       if (!open) e.session->keep(i + 1);
       if (open && i + 1 < cycle.count && forced_next() >= 0) {
         // What follows must be another token than the drafts said; the next pass runs without

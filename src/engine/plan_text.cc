@@ -89,6 +89,7 @@ std::string plan_text(const Model& model, const Backend& backend, const EngineOp
   out += cat("\nhead: ", format_name(model.head.format()), ", ", mib(model.head.bytes()),
              ", one object for target and drafts");
   out += cat("\ndrafts: ", drafts_text(model, options));
+  out += cat("\nsampling: ", backend.sampling());
   out +=
       "\nstates: written in place by plain steps; a verify pass works on a private copy, accepted "
       "rows are folded";

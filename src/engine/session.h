@@ -54,7 +54,7 @@ class Session {
                     const SamplerParams& params);
   void keep(int64_t rows);
   // Logits that chose result.tokens[row] of the last cycle.
-  std::span<const float> cycle_logits(int row) const { return cycle_.row_logits(row); }
+  std::span<const float> cycle_logits(int row) { return cycle_.row_logits(row); }
   bool can_draft() const { return drafts_; }
   void simulate(const Simulation& simulation) { cycle_.simulate(simulation); }
   void inject(DraftFault fault, void* context) { cycle_.inject(fault, context); }

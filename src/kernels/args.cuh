@@ -324,6 +324,7 @@ struct PackedArgs {
 };
 
 // ---- sample.cuh ----
+constexpr int kChooseThreads = 1024;
 // Purposes of random numbers that are not a token's own, as spk::Draw.
 constexpr unsigned kDrawAccept = 0xffffff01u;
 constexpr unsigned kDrawResidual = 0xffffff02u;
@@ -344,6 +345,27 @@ struct SampleArgs {
   i64 top_k;
   int bias_count;
   int vocab;
+};
+// choose.cuh: the same without penalties and bias, of any rows of a step, in launches that never
+// change.
+constexpr int kPiece = 64;           // logits that share a maximum
+constexpr int kPiecesPerBlock = 64;  // of the first launch
+constexpr int kFewTokens = 256;      // the largest top-k that looks at few pieces only
+struct SampleRule {                  // of a request, in device memory
+  unsigned long long seed, choice;
+  double temperature, top_p, min_p;
+  i64 top_k;
+};
+struct ChooseArgs {
+  View logits;  // [n, vocab]: of the last n rows of the step
+  const SampleRule* rule;
+  const StepInfo* step;
+  unsigned* best;  // [n, pieces]: order-preserving words
+  int* ids;        // of each row; 0 where none can be chosen
+  int* failed;     // SampleStatus
+  i64 id_stride, failed_stride;
+  int n, vocab, pieces;
+  int offset;  // from the position of a row to that of its token
 };
 enum SampleStatus : int { kSampled = 0, kSawNan = 1, kNoFinite = 2 };
 struct RejectArgs {

@@ -70,6 +70,7 @@ SPK_DEVICE unsigned warp_largest(unsigned x) {
   return x;
 #endif
 }
+SPK_DEVICE unsigned max_of(unsigned a, unsigned b) { return a > b ? a : b; }
 SPK_DEVICE unsigned warp_smallest(unsigned x) { return ~warp_largest(~x); }
 // Floats as words of the same order (no NaN).
 SPK_DEVICE unsigned order_of(float x) {

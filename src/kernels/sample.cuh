@@ -11,8 +11,9 @@
 namespace spk::gpu {
 
 using u64 = unsigned long long;
-constexpr int kSampleThreads = 1024;
+constexpr int kSampleThreads = kChooseThreads;
 constexpr int kSampleWarps = kSampleThreads / kWarp;
+constexpr double kGreedyBelow = 1e-6;
 
 SPK_DEVICE u64 mix_bits(u64 x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -52,7 +53,7 @@ struct Choice {
   double score;
   int id;
 };
-SPK_DEVICE bool is_better(const Choice& a, const Choice& b) {
+SPK_DEVICE bool goes_before(const Choice& a, const Choice& b) {
   return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
 SPK_DEVICE Choice best_of_all(Choice x) {
@@ -61,13 +62,13 @@ SPK_DEVICE Choice best_of_all(Choice x) {
   for (int d = kWarp / 2; d > 0; d /= 2) {
     const Choice other = {__shfl_xor_sync(kAllLanes, x.score, d),
                           __shfl_xor_sync(kAllLanes, x.id, d)};
-    if (is_better(other, x)) x = other;
+    if (goes_before(other, x)) x = other;
   }
   if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = x;
   __syncthreads();
   x = parts[0];
   for (int w = 1; w < kSampleWarps; ++w)
-    if (is_better(parts[w], x)) x = parts[w];
+    if (goes_before(parts[w], x)) x = parts[w];
   __syncthreads();
   return x;
 }
@@ -165,11 +166,39 @@ SPK_DEVICE void adjust(const SampleArgs& a) {
   __syncthreads();
 }
 
+// The choice among all ids by the whole rule, from a row without NaN whose largest logit is `top`,
+// finite. `weights` and `total` (null: not wanted): of the distribution.
+SPK_DEVICE Choice choose_of_all(const float* work, int vocab, const SampleRule& rule, u64 position,
+                                double top, double* weights, double* total) {
+  const float infinity = __uint_as_float(0x7f800000u);
+  Cut cut = top_k_cut(work, vocab, rule.top_k);
+  cut = top_p_cut(work, vocab, cut, top, rule.temperature, rule.top_p);
+  double sum = 0;
+  Choice chosen = {-static_cast<double>(infinity), vocab};
+  for (int i = threadIdx.x; i < vocab; i += kSampleThreads) {
+    const float x = work[i];
+    bool in = survives(cut, key_of(x), i);
+    const double weight = in ? weight_of(x, top, rule.temperature) : 0.0;
+    if (rule.min_p > 0 && weight < rule.min_p) in = false;
+    if (in) {
+      sum += weight;
+      const double u = uniform_at(rule.seed, rule.choice, position, static_cast<unsigned>(i));
+      const Choice mine = {static_cast<double>(x) / rule.temperature - log(-log(u)), i};
+      if (goes_before(mine, chosen)) chosen = mine;
+    }
+    if (weights) weights[i] = in ? weight : 0.0;
+  }
+  if (total) {
+    sum = sum_all(sum);
+    if (threadIdx.x == 0) *total = sum;
+  }
+  return best_of_all(chosen);
+}
+
 // One block.
 template <int = 0>
 __global__ void __launch_bounds__(kSampleThreads) sample(const SampleArgs a) {
   start_after_previous();
-  constexpr double kGreedyBelow = 1e-6;
   const float infinity = __uint_as_float(0x7f800000u);
   adjust(a);
   int nans = 0;
@@ -178,7 +207,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample(const SampleArgs a) {
     const float x = a.work[i];
     nans += x != x ? 1 : 0;
     const Choice mine = {x, i};
-    if (x > -infinity && is_better(mine, best)) best = mine;
+    if (x > -infinity && goes_before(mine, best)) best = mine;
   }
   nans = sum_all(nans);
   best = best_of_all(best);
@@ -189,42 +218,19 @@ __global__ void __launch_bounds__(kSampleThreads) sample(const SampleArgs a) {
     }
     return;
   }
-  const bool greedy = a.temperature < kGreedyBelow;
-  const double top = best.score;
-  Cut cut = {key_of(static_cast<float>(top)), best.id};
-  if (!greedy) {
-    cut = top_k_cut(a.work, a.vocab, a.top_k);
-    cut = top_p_cut(a.work, a.vocab, cut, top, a.temperature, a.top_p);
+  if (a.temperature < kGreedyBelow) {
+    if (a.weights)
+      for (int i = threadIdx.x; i < a.vocab; i += kSampleThreads)
+        a.weights[i] = i == best.id ? 1.0 : 0.0;
+    if (threadIdx.x == 0 && a.total) *a.total = 1.0;
+  } else {
+    const SampleRule rule = {a.seed, a.choice, a.temperature, a.top_p, a.min_p, a.top_k};
+    best = choose_of_all(a.work, a.vocab, rule, static_cast<u64>(a.position), best.score, a.weights,
+                         a.total);
   }
-  double total = 0;
-  int count = 0;
-  Choice chosen = {-static_cast<double>(infinity), a.vocab};
-  for (int i = threadIdx.x; i < a.vocab; i += kSampleThreads) {
-    const float x = a.work[i];
-    double weight = 0;
-    if (survives(cut, key_of(x), i)) {
-      weight = greedy ? 1.0 : weight_of(x, top, a.temperature);
-      if (!greedy && a.min_p > 0 && weight < a.min_p) weight = -1;  // left out
-    } else {
-      weight = -1;
-    }
-    if (weight >= 0) {
-      ++count;
-      total += weight;
-      const double u =
-          uniform_at(a.seed, a.choice, static_cast<u64>(a.position), static_cast<unsigned>(i));
-      const Choice mine = {greedy ? 0.0 : static_cast<double>(x) / a.temperature - log(-log(u)), i};
-      if (is_better(mine, chosen)) chosen = mine;
-    }
-    if (a.weights) a.weights[i] = weight > 0 ? weight : 0.0;
-  }
-  count = sum_all(count);
-  total = sum_all(total);
-  chosen = best_of_all(chosen);
   if (threadIdx.x == 0) {
-    a.out[0] = chosen.id;
+    a.out[0] = best.id;
     a.out[1] = kSampled;
-    if (a.total) *a.total = total;
   }
 }
 

@@ -45,6 +45,19 @@ Cycle::Cycle(const Model& model, Backend& backend, std::span<const LayerState> s
     return Rows{backend.alloc(bytes, "draft rows"), 0, n, s.hidden, s.hidden};
   };
   logits_.resize(static_cast<size_t>(kMaxVerify * s.vocab));
+  SamplerParams greedy;
+  greedy.temperature = 0;
+  if (backend.samples(greedy)) {
+    constexpr int64_t kLists = 4;
+    const Buffer all = backend.alloc(kLists * kMaxVerify * sizeof(int32_t), "chosen tokens");
+    const auto part = [&](int64_t list, int64_t lists) {
+      return Ints{all, list * kMaxVerify, lists * kMaxVerify, 1, 1};
+    };
+    there_tokens_ = part(0, 1);
+    there_chosen_ = part(1, 1);
+    there_failed_ = part(2, 2);  // of the tokens, of the chosen
+    there_all_ = part(0, kLists);
+  }
   if (!can_draft_) return;
   waiting_ = make(kWaiting + kMaxVerify);
   fed_ = make(1);
@@ -164,11 +177,10 @@ void Cycle::extend(int64_t rows, bool run_last) {
   waiting_tokens_.erase(waiting_tokens_.begin(), waiting_tokens_.begin() + rows);
 }
 
-std::span<const float> Cycle::target_logits(const Rows& hidden) {
+Rows Cycle::target_logits(const Rows& hidden) {
   const Rows out = scratch_.logits.slice_rows(0, hidden.rows);
   backend_.logits(hidden, model_.head, out);
-  backend_.read(out, logits_.data());
-  return {logits_.data(), static_cast<size_t>(hidden.rows * out.cols)};
+  return out;
 }
 
 // A draft head knows only some tokens: the others cannot be drafted, which costs acceptance and
@@ -186,9 +198,29 @@ std::span<const float> Cycle::draft_logits(const Rows& hidden) {
   return draft_logits_;
 }
 
-std::span<const float> Cycle::row_logits(int row) const {
+std::span<const float> Cycle::row_logits(int row) {
   const auto vocab = static_cast<size_t>(model_.config.shape.vocab);
-  return {logits_.data() + static_cast<size_t>(row) * vocab, vocab};
+  const auto r = static_cast<size_t>(row);
+  if (!is_read_[r]) backend_.read(pass_logits_.slice_rows(row, 1), logits_.data() + r * vocab);
+  is_read_[r] = true;
+  return {logits_.data() + r * vocab, vocab};
+}
+
+int32_t Cycle::draft_token(int64_t at, int index, AcceptRule rule, Sampler& sampler,
+                           const SamplerParams& params) {
+  const std::span<const float> logits = draft_logits(fed_);
+  const Clock::time_point begin = Clock::now();
+  int32_t token;
+  if (rule == AcceptRule::kCoupled) {
+    token = sampler.sample(logits, params, at);
+  } else {
+    sampler.distribution(logits, params, at, draft_distribution_[index]);
+    token = draw_from(draft_distribution_[index],
+                      uniform_at(params.seed, params.choice, static_cast<uint64_t>(at),
+                                 static_cast<uint32_t>(Draw::kDraft)));
+  }
+  draft_sample_seconds_ += seconds(begin, Clock::now());
+  return token;
 }
 
 void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
@@ -203,50 +235,82 @@ void Cycle::draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler
       step.kind = StepKind::kDecode;
       step.rows = 1;
       step.first_position = position - 1 + j;
-      step.tokens = step_tokens_.slice_rows(0, 1);
-      backend_.write(&drafts_[j - 1], step.tokens);
+      if (drafts_there_) {
+        step.tokens = there_tokens_.slice_rows(j, 1);
+      } else {
+        step.tokens = step_tokens_.slice_rows(0, 1);
+        backend_.write(&drafts_[j - 1], step.tokens);
+      }
       backend_.begin(step);
       backend_.copy(forward_mtp(model_, step, fed_, mtp_state_, scratch_, backend_), fed_);
       backend_.end();
     }
-    const std::span<const float> logits = draft_logits(fed_);
-    const int64_t at = position + 1 + j;  // where the draft would stand
-    const Clock::time_point begin = Clock::now();
-    if (rule == AcceptRule::kCoupled) {
-      drafts_[j] = sampler.sample(logits, params, at);
-    } else {
-      sampler.distribution(logits, params, at, draft_distribution_[j]);
-      drafts_[j] = draw_from(draft_distribution_[j],
-                             uniform_at(params.seed, params.choice, static_cast<uint64_t>(at),
-                                        static_cast<uint32_t>(Draw::kDraft)));
+    if (drafts_there_) {  // where the draft would stand: two behind the row that it comes from
+      const LmHead& head = drafting_head(model_);
+      const Rows out = scratch_.logits.slice_rows(0, 1).slice_cols(0, head.rows());
+      backend_.logits(fed_, head, out);
+      backend_.sample(out, params, 2, there_tokens_.slice_rows(j + 1, 1),
+                      there_failed_.slice_rows(j + 1, 1));
+      continue;
     }
-    draft_sample_seconds_ += seconds(begin, Clock::now());
+    const int64_t at = position + 1 + j;  // where the draft would stand
+    drafts_[j] = draft_token(at, j, rule, sampler, params);
     if (fault_) drafts_[j] = fault_(fault_context_, at, drafts_[j]);
     sampler.accept(drafts_[j]);
   }
+  if (drafts_there_) return;  // no penalties, so nobody looks at counts meanwhile
   for (int j = 0; j < depth; ++j) sampler.retract(drafts_[j]);
 }
 
-void Cycle::verify(int32_t last, int64_t position, int depth) {
-  std::array<int32_t, kMaxVerify> tokens{last};
-  std::copy_n(drafts_.begin(), depth, tokens.begin() + 1);
+void Cycle::verify(int32_t last, int64_t position, int depth, const SamplerParams& params) {
   Step step;
   step.abort = abort_;
   step.kind = depth > 0 ? StepKind::kVerify : StepKind::kDecode;
   step.rows = depth + 1;
   step.first_position = position;
   step.fold = unfolded_ ? accepted_ : 0;
-  step.tokens = step_tokens_.slice_rows(0, step.rows);
-  backend_.write(tokens.data(), step.tokens);
+  if (drafts_there_) {
+    step.tokens = there_tokens_.slice_rows(0, step.rows);
+    backend_.write(&last, step.tokens.slice_rows(0, 1));
+  } else {
+    std::array<int32_t, kMaxVerify> tokens{last};
+    std::copy_n(drafts_.begin(), depth, tokens.begin() + 1);
+    step.tokens = step_tokens_.slice_rows(0, step.rows);
+    backend_.write(tokens.data(), step.tokens);
+  }
   if (depth > 0 && simulation_.distinct_experts > 0) {
     draw_routes(position, step.rows);
     step.routes_in = routes_.slice_rows(0, step.rows);
   }
   backend_.begin(step);
   forward(model_, step, states_, scratch_, backend_);
-  target_logits(scratch_.hidden.slice_rows(1, step.rows));
+  pass_logits_ = target_logits(scratch_.hidden.slice_rows(1, step.rows));
+  is_read_.fill(!there_);
+  if (there_) {
+    backend_.sample(pass_logits_, params, 1, there_chosen_,
+                    there_failed_.slice_rows(kMaxVerify, kMaxVerify));
+  } else {
+    backend_.read(pass_logits_, logits_.data());
+  }
   backend_.end();
   unfolded_ = depth > 0;
+  if (there_) read_choices(position, depth);
+}
+
+// The one thing that a cycle reads.
+void Cycle::read_choices(int64_t position, int depth) {
+  std::array<int32_t, 4 * kMaxVerify> all;
+  backend_.read(there_all_, all.data());
+  std::copy_n(all.begin() + kMaxVerify, kMaxVerify, chosen_.begin());
+  std::copy_n(all.begin() + 3 * kMaxVerify, kMaxVerify, chosen_failed_.begin());
+  if (!drafts_there_) return;
+  for (int j = 0; j < depth; ++j) {
+    drafts_[j] = all[j + 1];
+    if (all[2 * kMaxVerify + j + 1] != 0)
+      throw Error(ErrorKind::kResource,
+                  cat("the draft layer gave no logits to choose a token from at position ",
+                      position + 1 + j, ", expected numbers"));
+  }
 }
 
 // Rejection rule for draft `index`; returns the draft itself when it is taken.
@@ -289,7 +353,9 @@ int Cycle::accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler
   for (int j = 0;; ++j) {
     const int64_t at = position + 1 + j;
     int32_t token;
-    if (rule == AcceptRule::kCoupled || j == depth) {
+    if (there_ && chosen_failed_[j] == 0) {
+      token = chosen_[j];
+    } else if (rule == AcceptRule::kCoupled || j == depth) {  // says what is wrong where it failed
       token = sampler.sample(row_logits(j), params, at);
     } else {
       sampler.distribution(row_logits(j), params, at, target_distribution_);
@@ -312,6 +378,9 @@ CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rul
   SPK_CHECK(depth <= kMaxDrafts && depth < rows_);
   CycleResult result;
   draft_sample_seconds_ = 0;
+  // Without drafts the two rules are one.
+  there_ = there_all_ && (depth == 0 || rule == AcceptRule::kCoupled) && backend_.samples(params);
+  drafts_there_ = there_ && depth > 0 && !fault_ && drafting_head(model_).ids().empty();
   const Clock::time_point start = Clock::now();
   absorb(last);
   if (depth > 0) {
@@ -321,7 +390,7 @@ CycleResult Cycle::run(int32_t last, int64_t position, int depth, AcceptRule rul
   }
   const Clock::time_point drafted = Clock::now();
   const uint64_t weights_before = backend_.counters().weight_bytes;
-  verify(last, position, depth);
+  verify(last, position, depth, params);
   result.verify_weight_bytes = backend_.counters().weight_bytes - weights_before;
   const Clock::time_point verified = Clock::now();
   result.drafted = depth;

@@ -80,9 +80,9 @@ class Cycle {
   void settle();
   void reset();
 
-  // Logits of all rows of the last pass, [rows, vocab]; row j chose result.tokens[j]. For
-  // log-probabilities.
-  std::span<const float> row_logits(int row) const;
+  // Logits that chose result.tokens[row] of the last pass, for log-probabilities. Until the next
+  // call of anything but this.
+  std::span<const float> row_logits(int row);
   // Logits over the whole vocabulary that a draft is sampled from, given one row of the draft
   // layer's output; minus infinity for tokens that the draft head does not know. Until the next
   // call.
@@ -101,13 +101,16 @@ class Cycle {
   void extend(int64_t rows, bool run_last);
   void draft(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
              const SamplerParams& params);
-  void verify(int32_t last, int64_t position, int depth);
+  void verify(int32_t last, int64_t position, int depth, const SamplerParams& params);
   int accept(int64_t position, int depth, AcceptRule rule, Sampler& sampler,
              const SamplerParams& params, CycleResult& result);
   int32_t reject_or_take(int64_t position, int index, const SamplerParams& params);
   void draw_routes(int64_t position, int64_t rows);
   int drawn_drafts(int depth);
-  std::span<const float> target_logits(const Rows& hidden);
+  Rows target_logits(const Rows& hidden);
+  int32_t draft_token(int64_t at, int index, AcceptRule rule, Sampler& sampler,
+                      const SamplerParams& params);
+  void read_choices(int64_t position, int depth);
 
   const Model& model_;
   Backend& backend_;
@@ -126,6 +129,15 @@ class Cycle {
   int64_t waiting_position_ = 0;  // of the first waiting row
   int64_t accepted_ = 0;          // rows of the last pass that are part of the text
   bool unfolded_ = false;         // and the states have not taken them yet (it was a verify pass)
+
+  // Where the back end chooses tokens itself (Backend::samples), in its memory: the pass's tokens
+  // [last, drafts], the token after each of its rows, and for both whether none could be chosen.
+  Ints there_tokens_, there_chosen_, there_failed_, there_all_;
+  bool there_ = false;         // in this cycle: the target's tokens,
+  bool drafts_there_ = false;  // and the drafts
+  std::array<int32_t, kMaxVerify> chosen_{}, chosen_failed_{};
+  Rows pass_logits_;  // of the last pass, in the back end
+  std::array<bool, kMaxVerify> is_read_{};
 
   std::array<int32_t, kMaxDrafts> drafts_{};
   std::array<std::vector<TokenProbability>, kMaxDrafts> draft_distribution_;

@@ -4,12 +4,12 @@
 
 // The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
 // unroll, which no pragma of GCC's can.)
+#include "kernels/choose.cuh"
 #include "kernels/kda_chunk.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/mla.cuh"
 #include "kernels/packed.cuh"
 #include "kernels/rows.cuh"
-#include "kernels/sample.cuh"
 
 #include <algorithm>
 #include <unordered_map>
@@ -77,6 +77,7 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_KERNEL(rope_table<0>), SPK_KERNEL(rope<0>), SPK_KERNEL(latent_append<0>);
     SPK_KERNEL(route<0>), SPK_KERNEL(expert_items<0>), SPK_KERNEL(few_expert_items<0>);
     SPK_KERNEL(expert_sum<0>);
+    SPK_KERNEL(best_of_pieces<0>), SPK_KERNEL(choose<0>);
     SPK_KERNEL(sample<0>), SPK_KERNEL(reject<0>);
     return table;
   }();

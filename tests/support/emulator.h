@@ -87,6 +87,12 @@ template <typename T>
 T __shfl_sync(unsigned, T value, int lane) {
   return emu::shuffle(value, lane);
 }
+// Threads are fibers of one thread.
+inline int atomicAdd(int* at, int more) {
+  const int before = *at;
+  *at += more;
+  return before;
+}
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }

@@ -21,7 +21,7 @@ class TestModel {
       : written(small_config(patch), release, seed), source(written.open()) {
     // "cuda" runs on an emulated device or, when asked, on the GPU (emulated_device.h).
     backend = backend_name == "reference" ? make_reference_backend(options)
-              : backend_name == "cuda"    ? std::move(make_tested_cuda_backends().front())
+              : backend_name == "cuda"    ? std::move(make_tested_cuda_backends(options).front())
                                           : make_cpu_backend(options);
     const ModelConfig config = written.parsed();
     backend->prepare(config.shape);

@@ -161,6 +161,7 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     add(specs, plain_kernel("mla", name));
   for (const char* name : {"route", "few_expert_items", "expert_items", "expert_sum"})
     add(specs, plain_kernel("moe", name));
+  for (const char* name : {"best_of_pieces", "choose"}) add(specs, plain_kernel("choose", name));
   return specs;
 }
 
@@ -183,7 +184,7 @@ std::string agreement_checks() {
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
   SPK_SIZE(QuantRows), SPK_SIZE(PackedItemsArgs), SPK_SIZE(PackedArgs);
-  SPK_SIZE(RejectArgs);
+  SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(weight_rows(1)), SPK_CONSTANT(weight_rows(8)), SPK_CONSTANT(kMaxProducts);
   SPK_CONSTANT(kAbsorbColumns);
@@ -192,7 +193,7 @@ std::string agreement_checks() {
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kSegment), SPK_CONSTANT(kAttendHeads);
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
   SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
-  SPK_CONSTANT(kPackedDownRows);
+  SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kPiece), SPK_CONSTANT(kPiecesPerBlock);
 #undef SPK_SIZE
 #undef SPK_CONSTANT
   return text;

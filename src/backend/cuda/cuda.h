@@ -4,7 +4,8 @@
 // This is the composed form: a launch or a few per verb, no fusion, no graph. It stays selectable
 // as the device's own oracle. What a verb computes is in reference.cc; how it is cut on the device,
 // in the kernel's file; here are memory, arguments and grids. One file per idea: cuda.cc memory and
-// steps, cuda_rows.cc norms and products, cuda_mix.cc KDA and latent attention, cuda_moe.cc.
+// steps, cuda_rows.cc norms and products, cuda_mix.cc KDA and latent attention, cuda_moe.cc,
+// cuda_sample.cc.
 //
 // No read of the device happens inside a verb. Memory is taken from an arena before the first step;
 // work space grows when a step is larger than all before and is never given back after.
@@ -84,6 +85,10 @@ class CudaBackend final : public Backend {
   void swiglu(const Rows& gate, const Rows& up, double limit) override;
   void join(const Rows& a, const Rows& b, const Rows& y) override;
   void logits(const Rows& hidden, const LmHead& head, const Rows& y) override;
+  bool samples(const SamplerParams& params) const override;
+  std::string sampling() const override;
+  void sample(const Rows& logits, const SamplerParams& params, int64_t offset, const Ints& ids,
+              const Ints& failed) override;
 
  private:
   // Several products of one matrix side by side: the heads of kv_b.
@@ -156,6 +161,8 @@ class CudaBackend final : public Backend {
 
   DevicePointer info_ = 0;           // StepInfo
   DevicePointer expert_totals_ = 0;  // u64: plain routed experts read so far, their bytes; packed
+  DevicePointer rule_ = 0;           // SampleRule
+  gpu::SampleRule rule_there_{};     // what it holds
   DevicePointer rope_turns_ = 0;
   DevicePointer rope_table_ = 0;  // [rope_rows_, rope]: cosines, then sines
   int64_t rope_rows_ = 0;
