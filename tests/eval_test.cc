@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "measure/eval_report.h"
 #include "measure/questions.h"
+#include "measure/workload.h"
 
 #include <gtest/gtest.h>
 
@@ -58,6 +59,20 @@ TEST(Questions, BadDataIsToldInOneSentence) {
       {"{\"question\": \"a\", \"answer\": \"1\"}\n{\"question\": \"a\", \"answ",
        "q.jsonl: line 2: expected one JSON object {\"question\": ..., \"answer\": ...}, found no "
        "JSON"},
+      {"{\"question\": \"a\", \"answer\": 12345678901234567890123}",
+       "q.jsonl: line 1: answer: expected a number that is written without an exponent, or a text, "
+       "found 1.2345678901234568e+22"},
+      {"{\"question\": \"a\", \"answer\": 1e400}",
+       "q.jsonl: line 1: expected one JSON object {\"question\": ..., \"answer\": ...}, found no "
+       "JSON"},
+      {"{\"question\": \"a\", \"answer\": null}",
+       "q.jsonl: line 1: answer: expected a text, found null"},
+      {"{\"question\": \"a\", \"answer\": \"1\"}\r{\"question\": \"b\", \"answer\": \"1\"}\r",
+       "q.jsonl: line 1: expected one JSON object {\"question\": ..., \"answer\": ...}, found no "
+       "JSON"},
+      {"{\"question\": \"caf\xe9\", \"answer\": \"1\"}",
+       "q.jsonl: line 1: expected one JSON object {\"question\": ..., \"answer\": ...}, found no "
+       "JSON"},
       {"[1, 2]",
        "q.jsonl: line 1: expected one JSON object {\"question\": ..., \"answer\": ...}, found "
        "[1,2]"},
@@ -69,6 +84,24 @@ TEST(Questions, BadDataIsToldInOneSentence) {
   };
   for (const auto& row : rows)
     EXPECT_EQ(message_of([&] { parse_questions(row.bytes, "q.jsonl"); }), row.message);
+}
+
+// Such a line ended the program: trees are copied and printed by recursion.
+TEST(Questions, DeepNestingIsRefusedBeforeATreeIsMade) {
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  const char* found = "q.jsonl: line 1: expected JSON of at most 32 levels, found 10000";
+  for (const std::string& line : {deep, "{\"question\": " + deep + ", \"answer\": \"1\"}"})
+    EXPECT_EQ(message_of([&] { parse_questions(line, "q.jsonl"); }).rfind(found, 0), 0u);
+  EXPECT_EQ(message_of([&] { parse_prompts(deep, "q.jsonl"); }).rfind(found, 0), 0u);
+}
+
+TEST(Questions, MarksOfByteOrderAndLineEndsAreNoText) {
+  const QuestionFile file = parse_questions(
+      "\xef\xbb\xbf{\"question\": \"a\", \"answer\": \"1\"}\r\n"
+      "\xef\xbb\xbf{\"question\": \"b\", \"answer\": \"2\"}\r\n",
+      "q.jsonl");
+  ASSERT_EQ(file.questions.size(), 2u);
+  EXPECT_EQ(file.questions[1].gold.value, "2");
 }
 
 class EvalLogTest : public testing::Test {
@@ -186,6 +219,9 @@ TEST_F(EvalLogTest, ABrokenRowInTheMiddleIsNamed) {
   };
   EXPECT_NE(read("garbage\n").find(": line 2: expected a row of results"), std::string::npos);
   EXPECT_NE(read("{\"id\":\"a\"}\n").find("line 2"), std::string::npos);
+  EXPECT_NE(
+      read(std::string(90000, '[') + std::string(90000, ']') + "\n").find("at most 32 levels"),
+      std::string::npos);
   {
     std::filesystem::remove(path_);
     EvalLog log(path_, settings_, ids_);

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -276,3 +277,40 @@ def test_compare_refuses_what_does_not_pair(sparkling, tmp_path, questions):
     assert "expected the commit of the build" in sparkling("eval", "compare", a, nobody, status=1).stderr
     data = json.loads(sparkling("eval", "compare", a, a, "--json").stdout)
     assert data["pairs"] == 2 and data["mcnemar_p"] == 1 and data["speed_ratio"] == pytest.approx(1)
+
+
+def test_a_full_disk_keeps_the_finished_rows(sparkling, tmp_path, questions):
+    """The limit of a file's size stands for a disk without room: the row that does not fit is the only one that is asked again."""
+    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    command = ("eval", "set", questions, *SHORT, "--draft", "0")
+    sparkling(*command, "--out", whole)
+    room = len(b"".join(whole.read_bytes().splitlines(keepends=True)[:4])) + 20
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    done = sparkling(*command, "--out", out, status=1, preexec_fn=limit)
+    assert f"cannot write {out}: File too large" in done.stderr and done.stderr.count("\n") == 1
+    kept = out.read_bytes()
+    assert len(kept) <= room and kept.count(b"\n") in (3, 4)  # times are written in more or fewer digits
+    done = sparkling(*command, "--out", out)
+    assert f"goes on after {kept.count(10) - 1} of 6 questions" in done.stderr
+    assert out.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
+    assert [row["text"] for row in rows_of(out)[1]] == [row["text"] for row in rows_of(whole)[1]]
+
+
+def test_wrong_data_touches_no_finished_row(sparkling, tmp_path, questions):
+    out, bad = tmp_path / "out.jsonl", tmp_path / "bad.jsonl"
+    sparkling("eval", "set", questions, "--out", out, "--limit", "2", *SHORT)
+    before = out.read_bytes()
+    first = questions.read_text(encoding="utf-8").splitlines()[0] + "\n"
+    for content in ("", "{}\n", first + '{"question": "b", "ans', first.replace("{", '{"id": 1, ', 1) * 2, "[" * 100000):
+        bad.write_text(content, encoding="utf-8")
+        done = sparkling("eval", "set", bad, "--out", out, *SHORT, status=1)
+        assert done.stderr.count("\n") == 1 and str(bad) in done.stderr
+        assert out.read_bytes() == before
+    # A question file for --out is no result file and stays what it is.
+    asked = questions.read_bytes()
+    assert "found something else" in sparkling("eval", "set", questions, "--out", questions, *SHORT, status=1).stderr
+    assert questions.read_bytes() == asked

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json_whole.h"
+#include "measure/json_row.h"
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -118,7 +118,7 @@ EvalFile read_eval_file(const std::string& path) {
     ++number;
     const std::string_view line = bytes.substr(at, end - at);
     at = end + 1;
-    const Json json = Json::parse(json_whole(line), nullptr, false);
+    const Json json = Json::parse(json_row(line, cat(path, ": line ", number)), nullptr, false);
     if (head) {
       file.options = options_of(json, path);
       head = false;

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json_whole.h"
+#include "measure/json_row.h"
 #include "measure/lines.h"
 
 #include <nlohmann/json.hpp>
@@ -36,6 +36,12 @@ std::string text_field(const Json& row, const char* key, const std::string& plac
   if (!at->is_string() && !at->is_number())
     fail_input(place, ": ", key, ": expected a text, found ", shown(*at));
   std::string text = at->is_string() ? at->get<std::string>() : at->dump();
+  // A number beyond 17 digits is another one once it is read: "1.2345678901234568e+22".
+  if (at->is_number() && text.find('e') != std::string::npos)
+    fail_input(place, ": ", key,
+               ": expected a number that is written without an exponent, or a "
+               "text, found ",
+               text);
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     fail_input(place, ": ", key, ": expected a text, found an empty one");
   return text;
@@ -57,7 +63,7 @@ QuestionFile parse_questions(std::string_view bytes, const std::string& path) {
   file.hash = hash_of(bytes);
   std::unordered_map<std::string, size_t> lines;  // id -> its line
   for_each_line(bytes, path, [&](std::string_view line, const std::string& place, size_t number) {
-    const Json row = Json::parse(json_whole(line), nullptr, false);
+    const Json row = Json::parse(json_row(line, place), nullptr, false);
     if (!row.is_object())
       fail_input(place, ": expected one JSON object {\"question\": ..., \"answer\": ...}, found ",
                  row.is_discarded() ? "no JSON" : shown(row));

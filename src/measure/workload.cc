@@ -3,7 +3,7 @@
 #include "backend/sampler.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json_whole.h"
+#include "measure/json_row.h"
 #include "measure/lines.h"
 
 #include <nlohmann/json.hpp>
@@ -40,7 +40,7 @@ std::vector<int32_t> token_stream(int64_t n, uint64_t seed, int64_t vocab) {
 std::vector<TextPrompt> parse_prompts(std::string_view bytes, const std::string& path) {
   std::vector<TextPrompt> prompts;
   for_each_line(bytes, path, [&](std::string_view line, const std::string& place, size_t) {
-    const Json row = Json::parse(json_whole(line), nullptr, false);
+    const Json row = Json::parse(json_row(line, place), nullptr, false);
     TextPrompt prompt;
     prompt.text = text_of(row, place);
     if (prompt.text.empty()) fail_input(place, ": expected a prompt, found an empty one");
