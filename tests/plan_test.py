@@ -24,7 +24,7 @@ def test_ling_flash_on_the_spark_is_what_the_hand_calculation_says(sparkling):
         "router": 40 * 512 * 2560 * 2,
         "dense FFN": 2 * 3 * 2560 * 6144,
         "KDA state": 2 * 35 * 32 * 128 * 128 * 4,
-        "MLA latents": 7 * 576 * 2 * 1024,
+        "MLA latents": 7 * 576 * 4 * 1024,
     }
     for name, expected in by_hand.items():
         assert part(p, name) == pytest.approx(expected, rel=0.08 if name == "KDA state" else 0.01), name
@@ -33,6 +33,9 @@ def test_ling_flash_on_the_spark_is_what_the_hand_calculation_says(sparkling):
     assert p["rows"][2]["limit_tok_s"] == pytest.approx(61.7, rel=0.01)
     assert p["rows"][2]["practical_limit_tok_s"] == pytest.approx(52, rel=0.01)
     assert p["memory"]["fits"] is True and 10 < p["load_seconds"] < 30
+    half = plan(sparkling, "--synthetic", "ling-3.0-flash", "--device", "gb10", "--latents", "bf16")
+    assert part(half, "MLA latents") == pytest.approx(part(p, "MLA latents") / 2)
+    assert half["memory"]["caches"] == p["memory"]["caches"] / 2 and half["published"] == p["published"]
 
 
 def test_published_shares_of_the_spark_come_out_of_the_published_times(sparkling):
@@ -53,13 +56,41 @@ def test_drafts_cost_what_the_roofline_says(sparkling):
     assert four["distinct_experts"] == 31.26
 
 
+def counted(sparkling, *arguments):
+    return json.loads(sparkling("bench", "--repeat", "1", "--format", "json", *arguments).stdout)["rows"][0]
+
+
 @pytest.mark.parametrize("model", [[], ["--synthetic", "ling-3.0-tiny", "--layers", "2"]])
-def test_bytes_equal_those_that_bench_counts(sparkling, model):
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_bytes_equal_those_that_bench_counts(sparkling, model, precision):
     """64 prompt tokens and 10 decoded ones: 9 steps at positions 64 to 72, 68 in the middle."""
-    shown = json.loads(sparkling("bench", *model, "--in", "64", "--out", "10", "--draft", "0", "--repeat", "1", "--precision",
-                                 "exact", "--format", "json", "--lm-head", "fp8").stdout)["rows"][0]
-    planned = plan(sparkling, *model, "--device", "gb10", "--depth", "68", "--precision", "exact")
-    assert shown["bytes_per_token"] == planned["bytes_per_token"]
+    for head in ("fp8",) if model else ("stored", "fp32", "bf16", "fp8", "mxfp4"):
+        shown = counted(sparkling, *model, "--in", "64", "--out", "10", "--draft", "0", "--precision", precision, "--lm-head", head)
+        planned = plan(sparkling, *model, "--device", "gb10", "--depth", "68", "--lm-head", head)
+        assert shown["bytes_per_token"] == planned["bytes_per_token"], head
+        assert planned["rows"][2]["name"] == f"+ {head} head"
+
+
+@pytest.mark.parametrize("rows", ["0", "1024"])
+def test_bytes_of_draft_cycles_are_those_that_bench_counts(sparkling, rows):
+    """Up to the last cycle, which drafts less, and the experts of what the draft layer catches up on, which are estimated."""
+    shown = counted(sparkling, "--in", "64", "--out", "200", "--draft", "3", "--draft-head", rows, "--simulate-acceptance", "2.5")
+    planned = plan(sparkling, "--device", "gb10", "--depth", "164", "--draft-head", rows, "--accept-length",
+                   str(shown["accept_length"]), "--distinct", str(shown["distinct_experts"]))
+    row = planned["rows"][3]
+    assert row["name"] == "+ MTP, 3 drafts" and shown["bytes_per_token"] == pytest.approx(row["bytes_per_token"], rel=0.02)
+
+
+def test_one_draft_needs_no_other_option(sparkling):
+    row = plan(sparkling, "--device", "gb10", "--draft", "1")["rows"][3]
+    assert row["accept_length"] == 1.68
+    assert [r["name"] for r in plan(sparkling, "--device", "gb10", "--draft", "0")["rows"]][-1] == "+ fp8 head"
+
+
+def test_a_name_from_a_file_cannot_steer_the_terminal(sparkling, tmp_path):
+    spec = tmp_path / "box.json"
+    spec.write_text('{"name": "a\\u001b[31m\\nb", "bandwidth_gb_s": 1}')
+    assert "device    a\\x1b[31m\\x0ab, 1.0 GB/s" in sparkling("plan", "--device", spec).stdout
 
 
 def test_devices(sparkling, tmp_path):
@@ -83,7 +114,10 @@ def test_devices(sparkling, tmp_path):
     (["--device", "gb11"], 2, "expected gb10, h200 or a JSON file"),
     (["--device", "./none.json"], 1, "none.json"),
     (["--device", "gb10", "--accept-length", "4.5"], 2, "expected at most 4"),
-    (["--device", "gb10", "--distinct", "900"], 2, "expected at most 32 experts"),
+    (["--device", "gb10", "--distinct", "900"], 2, "expected 4 to 16 experts with --draft 3"),
+    (["--device", "gb10", "--distinct", "3"], 2, "expected 4 to 16 experts"),
+    (["--device", "gb10", "--draft", "1", "--accept-length", "2.5"], 2, "expected at most 2 with --draft 1, found 2.5"),
+    (["--device", "gb10", "--depth", "65536"], 2, "expected a position below the context of 65536"),
     (["--device", "gb10", "--draft-head", "5000"], 2, "expected at most 4096 rows"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(sparkling, arguments, status, expected):
@@ -94,8 +128,15 @@ def test_what_cannot_be_is_refused(sparkling, arguments, status, expected):
 @pytest.mark.parametrize("content, expected", [
     ("[]", "expected one JSON object"),
     ("{}", "expected bandwidth_gb_s"),
-    ('{"bandwidth_gb_s": -1}', "bandwidth_gb_s: expected a number above 0"),
-    ('{"bandwidth_gb_s": 1, "reached": 1.5}', "reached: expected a number above 0 up to 1"),
+    ('{"bandwidth_gb_s": -1}', "bandwidth_gb_s: expected a number from 0.001"),
+    ('{"bandwidth_gb_s": 1, "reached": 1.5}', "reached: expected a number from 0.001 to 1, found 1.5"),
+    ('{"bandwidth_gb_s": 1, "disk_gb_s": 1e-300}', "disk_gb_s: expected a number from 0.001"),
+    ('{"bandwidth_gb_s": "273"}', 'bandwidth_gb_s: expected a number from 0.001 to 1e+06, found "273"'),
+    ('{"bandwidth_gb_s": 1e999}', "expected one JSON object"),
+    ('{"bandwidth_gb_s": 1, "practical_gb_s": 5}', "practical_gb_s: expected at most bandwidth_gb_s, 1, found 5"),
+    ('{"bandwidth_gb_s": 1, "name": 5}', "name: expected a text, found number"),
+    ('{"bandwidth_gb_s": ' + "[" * 100000 + "]" * 100000 + "}", "expected JSON of at most 32 levels, found 100001"),
+    ("", "expected one JSON object"),
     ('{"bandwidth_gb_s": 1, "flops": 2}', "reached_prefill, found 'flops'"),
 ])  # fmt: skip
 def test_wrong_device_files_are_named(sparkling, tmp_path, content, expected):

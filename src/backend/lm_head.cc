@@ -31,6 +31,8 @@ HeadFormat parse_head_format(std::string_view name) {
   fail_usage("--lm-head: expected stored, fp32, bf16, fp8 or mxfp4, found ", name);
 }
 
+std::string_view head_format_name(HeadFormat format) { return kNames[static_cast<size_t>(format)]; }
+
 LmHead::LmHead(Backend& backend, const HostTensor& stored, HeadFormat format,
                std::span<const int32_t> rows, int threads)
     : ids_(rows.begin(), rows.end()) {

@@ -21,6 +21,7 @@ class Backend;
 enum class HeadFormat : uint8_t { kStored, kFp32, kBf16, kFp8, kMxfp4 };
 // "stored", "fp32", "bf16", "fp8", "mxfp4"; Error(kUsage) with the list otherwise.
 HeadFormat parse_head_format(std::string_view name);
+std::string_view head_format_name(HeadFormat format);
 
 class LmHead {
  public:

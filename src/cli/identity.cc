@@ -33,7 +33,6 @@ std::string weights_identity(const OpenedModel& model) {
 }
 
 std::vector<std::pair<std::string, std::string>> run_settings(const ModelOptions& o) {
-  static constexpr std::string_view kHeads[] = {"stored", "fp32", "bf16", "fp8", "mxfp4"};
   const Version v = version();
   const EngineOptions e = engine_options(o);  // what the precision chose where nothing was said
   return {
@@ -44,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> run_settings(const ModelOptions
       {"precision", o.precision == PrecisionMode::kFast ? "fast" : "exact"},
       {"threads", o.threads > 0 ? cat(o.threads) : "all"},
       {"moe", e.device.moe == MoeKernel::kPacked ? "packed" : "plain"},
-      {"lm_head", std::string(kHeads[static_cast<size_t>(e.head)])},
+      {"lm_head", std::string(head_format_name(e.head))},
       {"draft", o.draft},
       {"draft_head", cat(o.draft_head)},
       {"require", o.require},

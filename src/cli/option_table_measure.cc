@@ -18,11 +18,10 @@ void add_bench(Table& t, Options& o) {
             [&b](int64_t n) { b.repeat = n; });
   t.value("--depth", "LIST", "tokens that are there before, one row each: 0,4096,32768",
           [&b](const std::string& s) {
+            if (s.find_first_not_of("0123456789, ") != std::string::npos)
+              fail_usage("expected whole numbers from 0 on, separated by commas, found '", s, "'");
             b.depths.clear();
-            for (const int32_t n : parse_ids(s)) {
-              if (n < 0) fail_usage("expected numbers from 0 on, found ", n);
-              b.depths.push_back(n);
-            }
+            for (const int32_t n : parse_ids(s)) b.depths.push_back(n);
           });
   t.text("--prompts", "FILE", b.prompts,
          "real text: JSONL of strings or {\"prompt\", \"kind\"?, \"thinking\"?}, --out tokens each "
@@ -37,7 +36,8 @@ void add_bench(Table& t, Options& o) {
       "kernels alone on cold weights: all of them, or those whose name has NAME",
       [&b](const std::string& s) { b.kernel = s; }, OptionRow::Kind::kMaybe);
   t.value("--simulate-acceptance", "L",
-          "random weights: drafts are taken by draws so that a pass yields L tokens",
+          "random weights: drafts (3 unless --draft says) are taken by draws so that a pass yields "
+          "L tokens",
           [&b](const std::string& s) { b.simulate_acceptance = parse_real(s, 1, 8); });
   t.integer("--simulate-experts", "N", 1, 65536,
             "random weights: a verify pass uses N experts of each layer",
@@ -82,15 +82,18 @@ void add_plan(Table& t, Options& o) {
   t.integer("--draft", "N", 0, 7, "drafts a step (3)", [&p](int64_t n) { p.draft = n; });
   t.integer("--draft-head", "ROWS", 0, 1 << 20, "rows of the draft head, 0: the target's (0)",
             [&p](int64_t n) { p.draft_head = n; });
-  t.value("--accept-length", "X", "tokens a verify pass yields, drafts included (2.68)",
+  t.value("--accept-length", "X",
+          "tokens a verify pass yields, drafts included (2.68, with one draft 1.68)",
           [&p](const std::string& s) { p.accept_length = parse_real(s, 1, 8); });
   t.value("--distinct", "X", "distinct experts of a verify pass (60 % of independent growth)",
           [&p](const std::string& s) { p.distinct = parse_real(s, 1, 4096); });
-  t.value("--precision", "exact|fast", "fast: latents in BF16 (fast)", [&p](const std::string& s) {
-    constexpr std::array<std::string_view, 2> kChoices = {"exact", "fast"};
-    check_choice(s, kChoices);
-    p.exact = s == "exact";
-  });
+  t.value("--latents", "float|bf16",
+          "how cached latents are kept; every back end here keeps floats (float)",
+          [&p](const std::string& s) {
+            constexpr std::array<std::string_view, 2> kChoices = {"float", "bf16"};
+            check_choice(s, kChoices);
+            p.bf16_latents = s == "bf16";
+          });
 }
 
 }  // namespace

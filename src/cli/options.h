@@ -146,10 +146,10 @@ struct PlanArguments {
   int64_t depth = 1024;
   std::string head = "fp8";
   int64_t draft = 3;
-  int64_t draft_head = 0;  // rows, 0: the target's head
-  double accept_length = 2.68;
-  double distinct = 0;  // experts a verify pass, 0: estimated
-  bool exact = false;   // latents as floats
+  int64_t draft_head = 0;               // rows, 0: the target's head
+  std::optional<double> accept_length;  // 2.68, or what the drafts allow
+  double distinct = 0;                  // experts a verify pass, 0: estimated
+  bool bf16_latents = false;            // else floats
 };
 
 struct CompareOptions {

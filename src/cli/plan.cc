@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <string>
 
 namespace spk::cli {
@@ -39,16 +40,23 @@ PlanRequest request_of(const Options& options, const ModelConfig& config, bool h
   r.head = parse_head_format(p.head);
   r.drafts = has_mtp ? p.draft : 0;
   r.draft_head = p.draft_head;
-  r.accept_length = p.accept_length;
+  constexpr double kPublished = 2.68, kPublishedOfOne = 1.68;  // one draft cannot yield the former
+  r.accept_length = p.accept_length.value_or(r.drafts == 1 ? kPublishedOfOne : kPublished);
   r.distinct = p.distinct;
-  r.exact = p.exact;
+  r.bf16_latents = p.bf16_latents;
   r.context = options.model.context;
+  if (const int64_t context = std::max(r.context, config.context); r.depth >= context)
+    fail_usage("--depth: expected a position below the context of ", context, ", found ", r.depth);
   if (r.drafts > 0 && r.accept_length > static_cast<double>(r.drafts + 1))
     fail_usage("--accept-length: expected at most ", r.drafts + 1, " with --draft ", r.drafts,
                ", found ", r.accept_length);
-  if (r.distinct > static_cast<double>(config.shape.experts))
-    fail_usage("--distinct: expected at most ", config.shape.experts, " experts, found ",
-               r.distinct);
+  // A verify pass has at least the experts of one row, at most those of all rows.
+  const int64_t least = config.shape.top_k;
+  const int64_t most = std::min(config.shape.experts, (r.drafts + 1) * least);
+  if (r.distinct > 0 && r.drafts > 0 &&
+      (r.distinct < static_cast<double>(least) || r.distinct > static_cast<double>(most)))
+    fail_usage("--distinct: expected ", least, " to ", most, " experts with --draft ", r.drafts,
+               ", found ", r.distinct);
   if (r.draft_head > config.shape.vocab)
     fail_usage("--draft-head: expected at most ", config.shape.vocab, " rows, found ",
                r.draft_head);
@@ -110,7 +118,9 @@ std::string plan_json(const Plan& p, const std::string& model) {
 
 std::string components_text(const Plan& p) {
   const double total = p.step.total();
-  std::string out = cat("\none plain token at position ", p.request.depth, "      MB    share\n");
+  const std::string head = cat("one plain token at position ", p.request.depth);
+  std::string out =
+      cat("\n", left_aligned(head, 36), right_aligned("MB", 2), right_aligned("share", 9), "\n");
   for (int i = 0; i < kTraffics; ++i) {
     const auto traffic = static_cast<Traffic>(i);
     const double bytes = p.step[traffic];

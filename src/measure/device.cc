@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json_whole.h"
 #include "formats/untrusted.h"
+#include "measure/json_row.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,13 +34,14 @@ const Known kKnown[] = {
       "datasheet; practical bandwidth measured; shares as on the Spark; disk assumed"}},
 };
 
-// A positive number below `high`, times `unit`; `otherwise` where it is absent.
+// A number of a device that can be, times `unit`; `otherwise` where it is absent.
 double number(const Json& json, const char* key, double unit, double high, double otherwise,
               const std::string& file) {
+  constexpr double kLeast = 0.001;  // a megabyte a second; what is less makes numbers of 60 digits
   const auto at = json.find(key);
   if (at == json.end()) return otherwise;
-  if (!at->is_number() || !(at->get<double>() > 0) || at->get<double>() > high)
-    fail_input(file, ": ", key, ": expected a number above 0 up to ", high, ", found ",
+  if (!at->is_number() || at->get<double>() < kLeast || at->get<double>() > high)
+    fail_input(file, ": ", key, ": expected a number from ", kLeast, " to ", high, ", found ",
                at->dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60));
   return at->get<double>() * unit;
 }
@@ -48,7 +49,7 @@ double number(const Json& json, const char* key, double unit, double high, doubl
 }  // namespace
 
 Device parse_device(std::string_view text, const std::string& file) {
-  const Json json = Json::parse(json_whole(text), nullptr, false);
+  const Json json = Json::parse(json_row(text, file), nullptr, false);
   if (!json.is_object())
     fail_input(file, ": expected one JSON object that describes a device, found something else");
   static constexpr const char* kKeys[] = {"name",    "bandwidth_gb_s", "practical_gb_s",
@@ -66,11 +67,17 @@ Device parse_device(std::string_view text, const std::string& file) {
     return number(json, key, unit, high, otherwise, file);
   };
   Device d;
-  d.name =
-      json.contains("name") && json["name"].is_string() ? json["name"].get<std::string>() : file;
+  d.name = file;
+  if (const auto name = json.find("name"); name != json.end()) {
+    if (!name->is_string()) fail_input(file, ": name: expected a text, found ", name->type_name());
+    d.name = printable(name->get_ref<const std::string&>());
+  }
   d.bandwidth = get("bandwidth_gb_s", 1e9, 1e6, 0);
   if (d.bandwidth == 0) fail_input(file, ": expected bandwidth_gb_s, found no such key");
   d.practical = get("practical_gb_s", 1e9, 1e6, 0);
+  if (d.practical > d.bandwidth)
+    fail_input(file, ": practical_gb_s: expected at most bandwidth_gb_s, ", d.bandwidth / 1e9,
+               ", found ", d.practical / 1e9);
   d.compute = get("tflops", 1e12, 1e6, 0);
   d.memory = get("memory_gb", 1e9, 1e6, 0);
   d.disk = get("disk_gb_s", 1e9, 1e6, 0);

@@ -1,5 +1,7 @@
 #include "measure/projection.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +21,10 @@ class Planner {
 
  private:
   ByteCount count(HeadFormat head, int64_t draft_rows) const {
-    return ByteCount(config_, tensors_, {head, draft_rows, request_.exact ? 4 : 2, 4});
+    return count(head, draft_rows, request_.bf16_latents);
+  }
+  ByteCount count(HeadFormat head, int64_t draft_rows, bool bf16_latents) const {
+    return ByteCount(config_, tensors_, {head, draft_rows, bf16_latents ? 2 : 4, 4});
   }
   CycleBytes cycle(const ByteCount& bytes, int64_t drafts, double accept_length,
                    double distinct) const;
@@ -68,11 +73,12 @@ void Planner::add_rows(Plan& plan) const {
   const CycleBytes wide = step(HeadFormat::kFp32);
   plan.rows.push_back(row("plain experts, FP32 head", wide, device_.reached_plain));
   plan.rows.push_back(row("+ expert kernels", wide, device_.reached));
-  plan.rows.push_back(row("+ wanted head", step(request_.head), device_.reached));
+  plan.rows.push_back(row(cat("+ ", head_format_name(request_.head), " head"), step(request_.head),
+                          device_.reached));
   if (!tensors_.has_mtp || request_.drafts == 0) return;
   const double distinct =
       request_.distinct > 0 ? request_.distinct : distinct_of(request_.drafts + 1, kTextOverlap);
-  plan.rows.push_back(row("+ MTP",
+  plan.rows.push_back(row(cat("+ MTP, ", request_.drafts, " drafts"),
                           cycle(count(request_.head, request_.draft_head), request_.drafts,
                                 request_.accept_length, distinct),
                           device_.reached));
@@ -120,7 +126,7 @@ void Planner::add_published(Plan& plan) const {
       {"  the same at 2.9", 53.89, HeadFormat::kFp8, 3, 2.9},
   };
   for (const Point& point : kPoints) {
-    const ByteCount bytes = count(point.head, 0);
+    const ByteCount bytes = count(point.head, 0, true);  // that engine keeps BF16
     PublishedRow r;
     r.name = point.name;
     r.tok_s = point.tok_s;
@@ -145,8 +151,8 @@ Plan Planner::make() const {
   add_published(plan);
   plan.weight_bytes = static_cast<double>(sizes.weight_bytes);
   plan.state_bytes = static_cast<double>(sizes.state_bytes);
-  const int64_t per_token =
-      request_.exact ? sizes.latent_bytes_per_token_exact : sizes.latent_bytes_per_token_fast;
+  const int64_t per_token = request_.bf16_latents ? sizes.latent_bytes_per_token_fast
+                                                  : sizes.latent_bytes_per_token_exact;
   plan.cache_bytes = static_cast<double>(per_token * plan.request.context);
   if (device_.disk > 0) plan.load_seconds = plan.weight_bytes / device_.disk;
   if (device_.memory > 0)

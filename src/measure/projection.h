@@ -21,8 +21,8 @@ struct PlanRequest {
   int64_t draft_head = 0;  // rows of its own head, 0: the target's
   double accept_length = 2.68;
   double distinct = 0;  // experts of a verify pass, 0: estimated at 60 % of independent growth
-  bool exact = false;   // latents as floats, else BF16
-  int64_t context = 0;  // for the memory; 0: the config's
+  bool bf16_latents = false;  // else floats, as the back ends here keep them
+  int64_t context = 0;        // for the memory; 0: the config's
 };
 
 // One cycle of drafting and verifying, or a plain step (drafts 0, accept length 1).
