@@ -122,6 +122,11 @@ def test_ladder_has_a_rung_an_option(bench):
     assert close(drafted["verify_over_step"], drafted["verify_ms"] / rows[-2]["ms_per_token"])
 
 
+def test_a_head_that_is_the_first_row_s_makes_no_rung(bench):
+    names = [row["name"] for row in bench("--ladder", "--in", "8", "--out", "4", "--repeat", "1", "--lm-head", "fp32", "--draft", "0")["rows"]]
+    assert names[0] == "plain experts, fp32 head" and "+ fp32 head" not in names and len(names) <= 2
+
+
 def test_simulated_rows_say_so_and_hold_the_wanted_numbers(sparkling, bench, flash_like):
     given = ("--ladder", "--synthetic", flash_like, "--in", "16", "--out", "160", "--repeat", "2", "--simulate-acceptance", "2.68")
     rows = bench(*given)["rows"]
@@ -140,7 +145,18 @@ def test_simulated_rows_say_so_and_hold_the_wanted_numbers(sparkling, bench, fla
     (["--ladder", "--depth", "1,2"], "expected --ladder or --depth"),
     (["--plot", "x.gif"], "expected FILE.svg or FILE.png"),
     (["--kernel", "no-such"], "expected part of kda-in"),
-    (["--depth", "-1"], "found"),
+    (["--kernel", "experts", "--depth", "1,2"], "expected one --depth, found 2"),
+    (["--kernel", "experts", "--simulate-experts", "8"], "--kernel chooses that itself"),
+    (["--ladder", "--moe", "plain"], "--ladder chooses that itself: expected no --moe"),
+    (["--acceptance", "--draft", "2"], "expected no --draft"),
+    (["--acceptance", "--temperature", "0.3"], "expected no --temperature"),
+    (["--acceptance", "--simulate-acceptance", "2"], "expected no --simulate-acceptance"),
+    (["--simulate-experts", "3", "--draft", "3"], "--simulate-experts: expected 4 (those of one row) to 16"),
+    (["--simulate-experts", "17", "--draft", "3"], "to 16 (of all rows), found 17"),
+    (["--simulate-experts", "33"], "to 32 (of all rows), found 33"),
+    (["--depth", "-1"], "expected whole numbers from 0 on"),
+    (["--depth", "1,x"], "separated by commas, found '1,x'"),
+    (["--ladder", "--require", "moe=packed"], "--ladder chooses that itself: expected no --require"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(sparkling, arguments, expected):
     done = sparkling("bench", *arguments, status=2)

@@ -40,6 +40,40 @@ std::string sampling_text(const SamplerParams& p) {
   return cat("temperature ", p.temperature, ", top_p ", p.top_p, ", top_k ", p.top_k);
 }
 
+// What a form decides itself must not look as if somebody had chosen it.
+void check_form(const Options& options) {
+  const BenchOptions& b = options.bench;
+  const ModelOptions& m = options.model;
+  const auto refuse = [](const char* form, const char* option, bool given) {
+    if (given) fail_usage(form, " chooses that itself: expected no ", option, ", found one");
+  };
+  if (b.ladder) {
+    refuse("--ladder", "--moe", !m.moe.empty());
+    refuse("--ladder", "--require", !m.require.empty());  // no row could hold it before its rung
+  }
+  if (b.acceptance) {
+    refuse("--acceptance", "--temperature", options.sampling.temperature.has_value());
+    refuse("--acceptance", "--draft", m.draft != "auto");
+    refuse("--acceptance", "--simulate-acceptance", b.simulate_acceptance > 0);
+  }
+  if (b.kernel) {
+    refuse("--kernel", "--prompts", !b.prompts.empty());
+    refuse("--kernel", "--simulate-acceptance", b.simulate_acceptance > 0);
+    refuse("--kernel", "--simulate-experts", b.simulate_experts > 0);
+    if (b.depths.size() > 1) fail_usage("--kernel: expected one --depth, found ", b.depths.size());
+  }
+}
+
+// Drafts of 3, 4 experts a row: 4 to 16 in a verify pass, or as many as there are.
+void check_experts(const BenchOptions& bench, const ModelShape& shape, int draft) {
+  if (bench.simulate_experts == 0) return;
+  const int64_t most =
+      std::min(shape.experts, shape.top_k * ((draft == kAutoDepth ? kMaxDrafts : draft) + 1));
+  if (bench.simulate_experts < shape.top_k || bench.simulate_experts > most)
+    fail_usage("--simulate-experts: expected ", shape.top_k, " (those of one row) to ", most,
+               " (of all rows), found ", bench.simulate_experts);
+}
+
 void check_simulation(const Options& options, int draft) {
   const BenchOptions& b = options.bench;
   if (b.simulate_acceptance == 0 && b.simulate_experts == 0) return;
@@ -119,6 +153,7 @@ BenchEngine::BenchEngine(const Options& options, const ModelOptions& model_optio
   EngineOptions e = engine_options(model_options);
   if (b.simulate_acceptance > 0 && e.draft == kAutoDepth) e.draft = kSimulatedDrafts;
   OpenedModel model = open_model(model_options);
+  if (e.draft != 0) check_experts(b, model.config.shape, e.draft);
   name_ = model.name;
   weights_ = weights_identity(model);
   if (e.context == 0) e.context = std::min(context, model.config.context);
@@ -193,6 +228,7 @@ int verb_bench(const Options& options) {
   const BenchOptions& b = options.bench;
   const int forms =
       (b.ladder ? 1 : 0) + (b.acceptance ? 1 : 0) + (b.profile ? 1 : 0) + (b.kernel ? 1 : 0);
+  check_form(options);
   check_simulation(options, engine_options(options.model).draft);
   const std::string& plot = b.plot;
   const std::string end = plot.size() > 4 ? plot.substr(plot.size() - 4) : "";

@@ -32,8 +32,10 @@ std::vector<Rung> rungs_of(const Options& options, bool has_mtp) {
     m.moe = "packed";
     rungs.push_back({"+ packed experts", m});
   }
-  m.lm_head = wanted_head;
-  rungs.push_back({cat("+ ", wanted_head, " head"), m});
+  if (wanted_head != m.lm_head) {
+    m.lm_head = wanted_head;
+    rungs.push_back({cat("+ ", wanted_head, " head"), m});
+  }
   if (options.model.draft != "0" && has_mtp) {
     m.draft_head = options.model.draft_head;
     m.draft = options.model.draft == "auto" ? "3" : options.model.draft;
