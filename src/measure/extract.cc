@@ -28,13 +28,19 @@ int wide_digit(std::string_view s) {
   return last >= 0x90 && last <= 0x99 ? last - 0x90 : -1;
 }
 
-// What typesetting puts into numbers, as ASCII: the true minus, digit groups set apart by LaTeX or
-// by spaces that do not break, the digits of East Asian full width.
+// What typesetting puts into numbers, as ASCII: the true minus and the dash that stands in for it,
+// currencies, digit groups set apart by LaTeX or by spaces that do not break, the digits of East
+// Asian full width.
 std::string plain(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kForms[] = {
       {"\xe2\x88\x92", "-"},  // minus sign
+      {"\xe2\x80\x93", "-"},  // en dash
+      {"\xef\xbc\x8d", "-"},  // minus of full width
+      {"\\$", "$"},          {"\xe2\x82\xac", "$"},    {"\xc2\xa3", "$"},
+      {"\xc2\xa5", "$"},     {"\xef\xbf\xa5", "$"},  // euro, pound, yen
       {"\xc2\xa0", "\x01"},  {"\xe2\x80\x89", "\x01"}, {"\xe2\x80\xaf", "\x01"},
-      {"{,}", "\x01"},       {"\\,", "\x01"},
+      {"{,}", "\x01"},       {"\\,", "\x01"},          {",\\!", "\x01"},
+      {"\xef\xbc\x8c", ","}, {"\xef\xbc\x8e", "."},  // comma and point of full width
   };
   std::string out;
   out.reserve(text.size());
@@ -125,14 +131,6 @@ std::optional<Found> next_number(std::string_view s, size_t from) {
   return std::nullopt;
 }
 
-// Currency signs before a number: $, and the euro, pound and yen signs in UTF-8.
-std::string_view without_currency(std::string_view s) {
-  for (const std::string_view sign : {"$", "\\$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5"}) {
-    if (s.substr(0, sign.size()) == sign) return trim(s.substr(sign.size()));
-  }
-  return s;
-}
-
 std::string folded(std::string_view text) {
   std::string out;
   for (const char c : trim(text)) {
@@ -165,9 +163,12 @@ GoldAnswer parse_gold(std::string_view answer) {
   if (marker != std::string_view::npos) answer.remove_prefix(marker + kMarker.size());
   GoldAnswer gold;
   gold.value = trim(answer);
-  const std::string text = plain(without_currency(gold.value));
+  const std::string text = plain(gold.value);
   const auto found = next_number(text, 0);
-  if (!found || found->begin != 0) return gold;
+  if (!found) return gold;
+  // Nothing but a currency before it.
+  const std::string_view before = trim(std::string_view(text).substr(0, found->begin));
+  if (!before.empty() && before != "$") return gold;
   const std::string_view unit = trim(std::string_view(text).substr(found->end));
   if (std::any_of(unit.begin(), unit.end(), [](char c) { return is_digit(c) || is_space(c); }))
     return gold;
