@@ -1,10 +1,12 @@
 // Tables, figures, workloads and single kernels: what `bench` is made of.
 #include "base/error.h"
 #include "measure/bench_report.h"
+#include "measure/bench_run.h"
 #include "measure/kernels.h"
 #include "measure/plot.h"
 #include "measure/table.h"
 #include "measure/workload.h"
+#include "support/checkpoint_writer.h"
 #include "support/test_model.h"
 
 #include <gtest/gtest.h>
@@ -124,6 +126,40 @@ TEST(Workload, PromptsOfAFile) {
         "{\"prompt\": \"x\", \"thinking\": 1}"}) {
     EXPECT_THROW(parse_prompts(bad, "f"), Error) << bad;
   }
+}
+
+// Every repetition has a stream of its own, whose verify passes read experts of their own: the row
+// is the second stream's.
+TEST(BenchRun, TheFirstRepetitionIsRunAndDropped) {
+  test::WrittenCheckpoint written(test::small_config(), test::Release::kFp4, 1);
+  EngineOptions options;
+  options.backend = "cpu";
+  options.context = 64;
+  options.draft = 3;
+  Engine engine(written.open(), written.parsed(), std::nullopt, options);
+  BenchWork work;
+  work.in = 12;
+  work.out = 24;
+  work.repeat = 1;
+  work.sampling.temperature = 0;
+  const auto bytes_of_a_pass = [&](uint64_t seed) {
+    GenerateRequest request;
+    request.prompt = token_stream(work.in, seed, engine.config().shape.vocab);
+    request.sampling = work.sampling;
+    request.max_tokens = work.out;
+    request.ignore_eos = true;
+    const DraftCounters d =
+        engine.generate(request, [](const TokenEvent&) { return true; }).timings.drafts;
+    return static_cast<double>(d.drafting_verify_weight_bytes) /
+           static_cast<double>(d.drafting_cycles);
+  };
+  const double first = bytes_of_a_pass(work.seed), second = bytes_of_a_pass(work.seed + 1);
+  ASSERT_NE(first, second);
+  BenchRun run(engine, work, nullptr);
+  EXPECT_EQ(run.steps(), 2);
+  for (int64_t i = 0; i < run.steps(); ++i) run.step();
+  EXPECT_EQ(run.row().repetitions, 1);
+  EXPECT_DOUBLE_EQ(run.row().verify_weight_bytes, second);
 }
 
 TEST(Kernels, EachOneRunsAndReadsItsWeights) {

@@ -5,11 +5,13 @@ few pairs that disagree; the figure for 1,000 questions is in docs/BENCHMARKS.md
 """
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, SPARKLING
 
 sys.path.insert(0, str(ROOT / "tools"))
 import questions  # noqa: E402  (needs the path above)
@@ -64,3 +66,16 @@ def test_tool_sets_convert():
     assert questions.question({**item, "tools": [{}]}) is None
     assert questions.question({**item, "check": "json"}) is None
     assert questions.question({**item, "messages": item["messages"] * 2}) is None
+
+
+def test_what_each_layout_costs_is_one_table(asked):
+    """tools/formats.py: accuracy and divergence of fp4, bf16, fp8 and int4, one line each; two short answers are enough for its form."""
+    command = [sys.executable, str(ROOT / "tools/formats.py"), str(asked), "--limit", "2", "--", "--max-tokens", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "SPARKLING": str(SPARKLING)})
+    lines = [line.strip("|").split("|") for line in done.stdout.splitlines() if line.startswith("| ")]
+    head, rows = [cell.strip() for cell in lines[0]], [[cell.strip() for cell in line] for line in lines[1:]]
+    assert [row[0] for row in rows] == ["fp4 (shipped)", "bf16", "fp8", "int4"] and all(len(row) == len(head) for row in rows)
+    divergence = [float(row[head.index("mean KL, nats")]) for row in rows]
+    assert divergence[0] == divergence[1] == 0 and 0 < divergence[2] and 0 < divergence[3]
+    assert [row[head.index("lost, won")] for row in rows[:2]] == ["0, 0", "0, 0"]
+    assert "2 questions of" in done.stdout

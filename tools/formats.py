@@ -45,7 +45,7 @@ def divergence(truth, model, folder):
     return (np.exp(fp4) * (fp4 - other)).sum(1).mean(), (fp4.argmax(1) == other.argmax(1)).mean()
 
 
-def main():
+def options_of_command_line():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("questions")
     parser.add_argument("--thinking", default="on", choices=("on", "off"))
@@ -56,7 +56,10 @@ def main():
     end = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:end])
     options.rest = given[end + 1:]
-    folder = Path(tempfile.mkdtemp(prefix="formats-"))
+    return options
+
+
+def table(options, folder):
     ids, written = layouts.chats()
     truth = ids, written, layouts.log_softmax(layouts.logits(layouts.NANO, ids, folder / "fp4.npy"))
     models = {"fp4 (shipped)": layouts.NANO}
@@ -78,6 +81,12 @@ def main():
               f"{report['truncated']} | {kl:.2e} | {100 * agree:.2f} |", flush=True)
     print(f"\n{report['questions']} questions of {options.questions}, thinking {options.thinking}, temperature "
           f"{report['options']['temperature']}, commit {report['options']['commit']}")
+
+
+def main():
+    options = options_of_command_line()
+    with tempfile.TemporaryDirectory(prefix="formats-") as folder:
+        table(options, Path(folder))
 
 
 if __name__ == "__main__":
