@@ -24,9 +24,14 @@ test:
 serve: build
 	build/sparkling serve $(ARGS)
 
-# What each optimisation adds, on ling-nano; BENCH="..." measures something else.
+# What each optimisation adds, on ling-nano and on six layers of the shapes of ling-3.0-flash, which have 9.5 GiB;
+# BENCH="..." measures something else, and that alone.
+FLASH = --ladder --synthetic ling-3.0-flash --layers 6 --simulate-acceptance 2.68 --draft-head 32768
 bench: build
 	build/sparkling bench $(BENCH) $(ARGS) </dev/null
+ifeq ($(origin BENCH),file)
+	build/sparkling bench $(FLASH) $(ARGS) </dev/null
+endif
 
 # Mixed agent traffic for an hour: flat memory, and every answer as if it had been alone (tools/soak.py).
 soak: build

@@ -3,6 +3,7 @@ against the clock.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -260,9 +261,13 @@ def test_usage_and_timings_of_run_agree(sparkling, draft):
         usage["completion_tokens"] - 1 + ended, abs=1e-6)
 
 
-def test_make_bench_prints_the_ladder():
-    """The front door's command, shortened."""
-    text = (ROOT / "Makefile").read_text()
-    assert "bench $(BENCH)" in text and "--ladder" in text
-    done = subprocess.run(["make", "-n", "bench"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "sparkling bench --ladder" in done.stdout
+@pytest.mark.parametrize("given, expected", [
+    ([], ["--ladder --prompts tests/data/bench_prompts.jsonl", "--ladder --synthetic ling-3.0-flash --layers 6"]),
+    (["BENCH=--in 8 --out 4", "ARGS=--threads 1"], ["--in 8 --out 4 --threads 1"]),
+])  # fmt: skip
+def test_make_bench_prints_the_ladders(given, expected):
+    """The front door's commands: ling-nano and six layers of flash, or what was asked for alone."""
+    done = subprocess.run(["make", "-n", "bench", *given], cwd=ROOT, capture_output=True, text=True, check=True,
+                          env={key: value for key, value in os.environ.items() if key not in ("BENCH", "MAKEFLAGS")})
+    measured = re.findall(r"sparkling bench (.*) </dev/null", done.stdout)
+    assert len(measured) == len(expected) and all(m.startswith(e) for m, e in zip(measured, expected)), measured
