@@ -76,3 +76,15 @@ def pytest_runtest_makereport(item, call):
             report.outcome = "failed"
             report.longrepr = f"skipped with {reason!r}; a reason must start with one of {check_skips.REASONS}"
     return report
+
+
+def run_tool(tool, root):
+    """Exit status and output of a checker of tools/ over a source tree."""
+    done = subprocess.run([sys.executable, ROOT / "tools" / tool, root], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def write_source(root, name, text):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

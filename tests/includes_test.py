@@ -1,24 +1,12 @@
 """tools/includes.py: the tree names what it includes, and what another standard library would miss is found."""
 
-import subprocess
-import sys
-
 import pytest
 
-from conftest import ROOT
-
-TOOL = ROOT / "tools" / "includes.py"
+from conftest import ROOT, run_tool, write_source as write
 
 
 def run(root):
-    done = subprocess.run([sys.executable, TOOL, root], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout
-
-
-def write(root, name, text):
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    return run_tool("includes.py", root)
 
 
 def test_the_tree_includes_what_it_names():

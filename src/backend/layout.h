@@ -68,6 +68,12 @@ struct Weight {
   explicit operator bool() const { return static_cast<bool>(data); }
 };
 
+// Whether a matrix has a form for packed expert kernels: MXFP4, and rows that are whole groups when
+// they are the columns of the next product.
+constexpr bool can_pack(Format format, int64_t rows, int64_t cols) {
+  return format == Format::kMxfp4 && rows % kGroup == 0 && cols % kGroup == 0;
+}
+
 // The dimensions every verb may need. From config.json; see model/config.h for the keys.
 struct ModelShape {
   int64_t hidden = 0;

@@ -83,6 +83,8 @@ double chance_for(double accept_length, int depth) {
 
 void Cycle::simulate(const Simulation& simulation) {
   simulation_ = simulation;
+  for (int depth = 1; depth <= kMaxDrafts; ++depth)
+    chances_[depth] = chance_for(simulation.accept_length, depth);
   const int64_t n = simulation.distinct_experts;
   if (n == 0) return;
   const ModelConfig& config = model_.config;
@@ -340,7 +342,7 @@ int Cycle::drawn_drafts(int depth) {
   constexpr double kGolden = 0.6180339887498949;
   const double start = uniform_at(simulation_.seed, 0, 0, static_cast<uint32_t>(Draw::kAccept));
   const double at = start + kGolden * static_cast<double>(drawn_++);
-  const double u = at - std::floor(at), p = chance_for(simulation_.accept_length, depth);
+  const double u = at - std::floor(at), p = chances_[depth];
   int taken = 0;
   for (double reach = p; taken < depth && u < reach; reach *= p) ++taken;
   return taken;

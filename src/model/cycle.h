@@ -144,8 +144,9 @@ class Cycle {
   std::vector<TokenProbability> target_distribution_, residual_;
   std::vector<float> logits_, draft_logits_, draft_rows_;
   Simulation simulation_;
-  uint64_t drawn_ = 0;  // passes whose drafts it has judged
-  Ints routes_;         // [kMaxVerify, (MoE layers + 1) * top_k], when experts are drawn
+  std::array<double, kMaxDrafts + 1> chances_{};  // chance_for each depth
+  uint64_t drawn_ = 0;                            // passes whose drafts it has judged
+  Ints routes_;  // [kMaxVerify, (MoE layers + 1) * top_k], when experts are drawn
   std::vector<int32_t> route_table_, pool_;
   double draft_sample_seconds_ = 0;
   DraftFault fault_ = nullptr;

@@ -1,6 +1,7 @@
 #include "backend/cpu/packed.h"
 
 #include "backend/cpu/bf16.h"
+#include "backend/layout.h"
 #include "base/error.h"
 
 #include <array>
@@ -85,10 +86,6 @@ const PackedKernel& packed_kernel(const PackedKernels& table, int64_t cols, int6
   for (const PackedKernel& k : table.kernels)
     if (k.cols == cols && k.rows == rows) return k;
   return table.kernels.back();
-}
-
-bool can_pack(Format format, int64_t rows, int64_t cols) {
-  return format == Format::kMxfp4 && rows % kGroup == 0 && cols % kGroup == 0;
 }
 
 void pack_tiles(const HostTensor& tensor, int64_t first, int64_t last, uint8_t* codes,

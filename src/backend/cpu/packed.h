@@ -79,9 +79,6 @@ const PackedKernels& select_packed(std::string_view isa);
 // The kernel for a matrix of this shape.
 const PackedKernel& packed_kernel(const PackedKernels& table, int64_t cols, int64_t rows);
 
-// Whether a matrix can be held packed: MXFP4, whole tiles, and rows that are whole groups when they
-// are the columns of the next product.
-bool can_pack(Format format, int64_t rows, int64_t cols);
 // Tiles [first, last) of a stored matrix into their places in codes and scales.
 void pack_tiles(const HostTensor& tensor, int64_t first, int64_t last, uint8_t* codes,
                 uint8_t* scales);

@@ -85,9 +85,6 @@ KernelName packed_up_kernel(Format shared, int64_t rows) {
 KernelName packed_down_kernel(Format shared, int64_t rows) {
   return instance("packed", "packed_down", shared, rows);
 }
-bool can_pack(Format format, int64_t rows, int64_t cols) {
-  return format == Format::kMxfp4 && rows % gpu::kQuantGroup == 0 && cols % gpu::kQuantGroup == 0;
-}
 KernelName attend_kernel(const ModelShape& s, bool split) {
   return instance("mla", "attend", s.latent, s.rope, truth(split));
 }

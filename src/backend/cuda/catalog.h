@@ -46,8 +46,6 @@ KernelName expert_down_kernel(Format format, Format shared, int64_t rows);
 // Those of experts with int8 activations; `shared`: MXFP4 when the shared expert does not join.
 KernelName packed_up_kernel(Format shared, int64_t rows);
 KernelName packed_down_kernel(Format shared, int64_t rows);
-// Whether an expert's matrix can meet int8 activations: MXFP4, whole groups in both directions.
-bool can_pack(Format format, int64_t rows, int64_t cols);
 KernelName attend_kernel(const ModelShape& shape, bool split);
 KernelName attend_merge_kernel(const ModelShape& shape);
 // One without arguments ("rows", "swiglu"), or with one number ("kda", "kda_rows", 128).
