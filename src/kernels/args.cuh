@@ -170,6 +170,24 @@ struct KdaArgs {
   int n;
   int unused = 0;
 };
+// kda_block.cuh: everything between the first and the last product of a layer. Threads of a block,
+// which has a head of d: eight rows of it, or eight slices of the keys of each value column.
+constexpr int kda_block_threads(int d) { return d * kKdaSlices; }
+struct KdaBlockArgs {
+  View x[3];  // q, k, v: products
+  View f, b, gate, o;
+  const float* taps[3];  // [heads * D, kernel]
+  const float* a_log;    // [heads]
+  const float* dt_bias;  // [heads * D]
+  const float* o_norm;   // [D]
+  float* state;  // [heads * D, D], without gaps: constant distances need no registers
+  View tail, record_in, record_k, record_u, record_g;
+  const StepInfo* step;
+  int n;
+  float lower_bound;
+  float eps;
+  int unused = 0;
+};
 struct FoldTailArgs {
   View tail, record;
   int channels;

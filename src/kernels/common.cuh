@@ -39,6 +39,14 @@ SPK_DEVICE void start_after_previous() {
   let_next_start();
   wait_for_previous();
 }
+// Has a cache line brought into the L2. Reads nothing, so it may stand before wait_for_previous(),
+// whatever the line is.
+SPK_DEVICE void ask_for_line([[maybe_unused]] const void* at) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#endif
+}
+constexpr int kLineBytes = 128;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Butterfly: every lane ends with the same bits.

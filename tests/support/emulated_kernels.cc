@@ -5,6 +5,7 @@
 // The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
 // unroll, which no pragma of GCC's can.)
 #include "kernels/choose.cuh"
+#include "kernels/kda_block.cuh"
 #include "kernels/kda_chunk.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/mla.cuh"
@@ -38,10 +39,11 @@ EmulatedKernel call(void (*kernel)(Args)) {
   SPK_KERNEL(packed_up<s, 4>), SPK_KERNEL(packed_up<s, 8>);     \
   SPK_KERNEL(packed_down<s, 1>), SPK_KERNEL(packed_down<s, 2>); \
   SPK_KERNEL(packed_down<s, 4>), SPK_KERNEL(packed_down<s, 8>)
-#define SPK_HEAD_DIM(d)                               \
-  SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);  \
-  SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>); \
-  SPK_KERNEL(kda_prepare<d>), SPK_KERNEL(kda_scan<d>)
+#define SPK_HEAD_DIM(d)                                \
+  SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);   \
+  SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>);  \
+  SPK_KERNEL(kda_prepare<d>), SPK_KERNEL(kda_scan<d>); \
+  SPK_KERNEL(kda_block<d, 2>), SPK_KERNEL(kda_block<d, 4>)
 #define SPK_LATENT(l, p) SPK_KERNEL(attend<l, p, false>), SPK_KERNEL(attend<l, p, true>)
 
 const std::unordered_map<std::string, EmulatedKernel>& kernels() {

@@ -91,6 +91,14 @@ KernelName attend_kernel(const ModelShape& s, bool split) {
 KernelName attend_merge_kernel(const ModelShape& s) {
   return instance("mla", "attend_merge", s.latent);
 }
+KernelName kda_block_kernel(const ModelShape& s) {
+  return instance("kda_block", "kda_block", s.head_dim, s.conv_kernel);
+}
+// Up to the threads of a block, and a past that fits into its registers.
+bool has_kda_block(const ModelShape& s) {
+  return (s.head_dim == 32 || s.head_dim == 64 || s.head_dim == 128) &&
+         (s.conv_kernel == 2 || s.conv_kernel == 4);
+}
 KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number) {
   return instance(header, name, number);
 }
@@ -152,6 +160,7 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     add(specs, plain_kernel("kda", name, s.conv_kernel));
   for (const char* name : {"kda_gate", "kda_rows", "fold_state"})
     add(specs, plain_kernel("kda", name, s.head_dim));
+  if (has_kda_block(s)) add(specs, kda_block_kernel(s));
   for (const char* name : {"kda_prepare", "kda_scan"})
     add(specs, plain_kernel("kda_chunk", name, s.head_dim));
   for (const char* name : {"rope_table", "rope", "latent_append"})
@@ -176,7 +185,8 @@ std::string agreement_checks() {
   SPK_SIZE(NormArgs), SPK_SIZE(AddArgs), SPK_SIZE(SwigluArgs), SPK_SIZE(NormGateArgs);
   SPK_SIZE(HeadGateArgs), SPK_SIZE(ProductArgs), SPK_SIZE(ProductsArgs), SPK_SIZE(ConvArgs),
       SPK_SIZE(KdaGateArgs);
-  SPK_SIZE(KdaArgs), SPK_SIZE(FoldTailArgs), SPK_SIZE(FoldStateArgs), SPK_SIZE(KdaChunkArgs);
+  SPK_SIZE(KdaArgs), SPK_SIZE(KdaBlockArgs), SPK_SIZE(FoldTailArgs), SPK_SIZE(FoldStateArgs),
+      SPK_SIZE(KdaChunkArgs);
   SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);

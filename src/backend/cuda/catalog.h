@@ -48,6 +48,8 @@ KernelName packed_up_kernel(Format shared, int64_t rows);
 KernelName packed_down_kernel(Format shared, int64_t rows);
 KernelName attend_kernel(const ModelShape& shape, bool split);
 KernelName attend_merge_kernel(const ModelShape& shape);
+KernelName kda_block_kernel(const ModelShape& shape);
+bool has_kda_block(const ModelShape& shape);
 // One without arguments ("rows", "swiglu"), or with one number ("kda", "kda_rows", 128).
 KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number = 0);
 

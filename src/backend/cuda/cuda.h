@@ -1,11 +1,12 @@
 // Back end `cuda`: the verbs as launches of the kernels in src/kernels, float activations and
 // states.
 //
-// This is the composed form: a launch or a few per verb, no fusion, no graph. It stays selectable
-// as the device's own oracle. What a verb computes is in reference.cc; how it is cut on the device,
-// in the kernel's file; here are memory, arguments and grids. One file per idea: cuda.cc memory and
-// steps, cuda_rows.cc norms and products, cuda_mix.cc KDA and latent attention, cuda_moe.cc,
-// cuda_sample.cc.
+// A verb is a launch or a few: the composed form, which stays selectable (SPARKLING_FUSE=off) as
+// the device's own oracle. Where latency is all that counts one launch does the work of several
+// verbs, with the same bits: cuda_fused.cc. What a verb computes is in reference.cc; how it is cut
+// on the device, in the kernel's file; here are memory, arguments and grids. One file per idea:
+// cuda.cc memory and steps, cuda_rows.cc norms and products, cuda_mix.cc KDA and latent attention,
+// cuda_moe.cc, cuda_sample.cc.
 //
 // No read of the device happens inside a verb. Memory is taken from an arena before the first step;
 // work space grows when a step is larger than all before and is never given back after.
@@ -90,6 +91,9 @@ class CudaBackend final : public Backend {
   void sample(const Rows& logits, const SamplerParams& params, int64_t offset, const Ints& ids,
               const Ints& failed) override;
 
+  FusionPlan plan() const override;
+  void fused(Block block, const Layer& layer, const LayerState& state, const Scratch& t) override;
+
  private:
   // Several products of one matrix side by side: the heads of kv_b.
   struct Batch {
@@ -125,6 +129,8 @@ class CudaBackend final : public Backend {
   void kda_chunks(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
                   const LayerState& state, const Rows& o, int64_t first_position);
   void fold(const LayerState& state, int64_t rows);
+  void count_tails(const LayerState& state);
+  void count_states(const LayerState& state);
   void fill_rope_table(int64_t rows);
   const ExpertTable& expert_table(const Moe& moe);
   void routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights, const Rows& o);

@@ -35,8 +35,16 @@ void CudaBackend::conv_step(const Rows& q, const Rows& k, const Rows& v, const K
   a.n = static_cast<int>(q.rows);
   a.channels = static_cast<int>(q.cols);
   launch(plain_kernel("kda", "conv_step", shape_.conv_kernel), {blocks(q.cols), 3}, kThreads, a);
+  count_tails(state);
+}
+
+void CudaBackend::count_tails(const LayerState& state) {
   counters_.state_bytes +=
       static_cast<uint64_t>(2 * state.conv_tail.rows * state.conv_tail.cols) * sizeof(float);
+}
+void CudaBackend::count_states(const LayerState& state) {
+  counters_.state_bytes +=
+      static_cast<uint64_t>(2 * state.kda_state.rows * state.kda_state.cols) * sizeof(float);
 }
 
 void CudaBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
@@ -62,15 +70,13 @@ void CudaBackend::commit(const LayerState& state, int64_t rows) {
          gpu::FoldTailArgs{view_of(state.conv_tail), view_of(state.record_in),
                            static_cast<int>(state.conv_tail.cols), static_cast<int>(rows)});
   fold(state, rows);
-  counters_.state_bytes +=
-      static_cast<uint64_t>(2 * state.kda_state.rows * state.kda_state.cols) * sizeof(float);
+  count_states(state);
 }
 
 void CudaBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows& g,
                           const Rows& beta, const LayerState& state, const Rows& o) {
   fold(state, step_.fold);
-  counters_.state_bytes +=
-      static_cast<uint64_t>(2 * state.kda_state.rows * state.kda_state.cols) * sizeof(float);
+  count_states(state);
   // Pieces end on the grid of chunks; up to eight rows of one go through the recurrence, wherever
   // they stand in the step, so that cutting a prompt on the grid does not show in the bits.
   const bool prefill = step_.kind == StepKind::kPrefill;
