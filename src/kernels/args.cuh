@@ -180,7 +180,7 @@ struct KdaBlockArgs {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads * D]
   const float* o_norm;   // [D]
-  float* state;  // [heads * D, D], without gaps: constant distances need no registers
+  float* state;          // [heads * D, D], without gaps: constant distances need no registers
   View tail, record_in, record_k, record_u, record_g;
   const StepInfo* step;
   int n;
@@ -262,7 +262,7 @@ constexpr int kMaxTopK = 32;
 constexpr int kExpertRows = 8;    // rows of one work item
 constexpr int kExpertSlab = 256;  // rows of one launch
 struct RouteArgs {
-  View scores;  // [rows, experts], router products; become sigmoids
+  View scores;  // [rows, experts], router products
   const float* bias;
   IntView forced;  // data null: none
   IntView ids;
@@ -270,6 +270,10 @@ struct RouteArgs {
   int n, experts, top_k, groups, keep_groups;
   float scale;
 };
+// Threads of a block: one an expert, at least kThreads.
+constexpr int route_threads(int experts) {
+  return experts <= kThreads ? kThreads : (experts + kWarp - 1) / kWarp * kWarp;
+}
 struct ExpertWeights {  // of one expert
   Matrix gate, up, down;
 };
@@ -310,6 +314,14 @@ struct ExpertSumArgs {
   int top_k, hidden;
 };
 
+// expert_sum, x += o and rms_norm in one.
+constexpr int kSumNormThreads = 1024;
+constexpr int kSumNormColumns = 6144;  // at most
+struct SumNormArgs {
+  ExpertSumArgs sum;
+  NormArgs norm;  // its o is not looked at
+};
+
 // ---- packed.cuh: MXFP4 experts with int8 activations ----
 constexpr int kQuantGroup = 32;      // columns that share a scale, of weights and activations
 constexpr int kPackedUnits = 32;     // gate/up pairs of a block: one group of the next activations
@@ -329,6 +341,14 @@ struct QuantiseArgs {
 struct PackedItemsArgs {  // both in one launch: neither needs the other
   ItemsArgs items;
   QuantiseArgs x;
+};
+struct RouteItemsArgs {  // route.cuh
+  RouteArgs route;
+  ItemsArgs items;
+  QuantiseArgs x;  // codes null: not wanted
+  int* arrived;    // rows that are done; 0 between launches
+  int x_blocks;    // of one row
+  int unused = 0;
 };
 struct PackedArgs {
   ExpertsArgs e;         // act null: the last product reads `act` below

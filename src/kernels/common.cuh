@@ -128,5 +128,7 @@ SPK_DEVICE float e8m0_to_float(unsigned code) {
 
 SPK_DEVICE const float* row_of(const View& v, i64 row) { return v.data + row * v.stride; }
 SPK_DEVICE float* row_at(const View& v, i64 row) { return v.data + row * v.stride; }
+SPK_DEVICE int* row_at(const IntView& v, i64 row) { return v.data + row * v.stride; }
+SPK_DEVICE const int* row_of(const IntView& v, i64 row) { return v.data + row * v.stride; }
 
 }  // namespace spk::gpu

@@ -1,133 +1,29 @@
-// The mixture of experts: choice, work items, gate/up/activation, down, weighted sum.
+// The mixture of experts: work items, gate/up/activation, down, weighted sum.
 //
-// The choice is exact: groups and top-k by value, ties to the lower index. Work items gather the
-// rows that chose the same expert, so that its weights are read once for up to eight rows; a pair's
-// numbers are those of matvec's order, so they do not depend on who shares the item.
+// Work items gather the rows that chose the same expert (route.cuh), so that its weights are read
+// once for up to eight rows; a pair's numbers are those of matvec's order, so they do not depend on
+// who shares the item.
 #pragma once
 
 #include "kernels/matvec.cuh"
 
 namespace spk::gpu {
 
-struct Best {
-  float value;
-  int index;
-};
 constexpr int kNobody = 0x7fffffff;
-SPK_DEVICE bool is_better(const Best& a, const Best& b) {
-  return a.value > b.value || (a.value == b.value && a.index < b.index);
-}
-// Index of the best of all lanes' values, ties to the lower index; kNobody's values do not count.
-SPK_DEVICE int warp_best(const Best& x) {
-  const unsigned order = x.index == kNobody ? 0u : order_of(x.value);
-  const unsigned top = warp_largest(order);
-  return static_cast<int>(warp_smallest(static_cast<unsigned>(order == top ? x.index : kNobody)));
-}
 
-// Grid: rows; a block a row.
-template <int = 0>
-__global__ void __launch_bounds__(kThreads) route(const RouteArgs a) {
-  start_after_previous();
-  SPK_SHARED(float, biased, kMaxExperts);
-  SPK_SHARED(float, sigmoid_of, kMaxExperts);
-  SPK_SHARED(float, group, kMaxGroups);
-  SPK_SHARED(int, candidates, kWarps* kMaxTopK);
-  const float kOut = __uint_as_float(0xff800000u);  // minus infinity: biased scores may be negative
-  const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp, per_group = a.experts / a.groups;
-  float* score = row_at(a.scores, blockIdx.x);
-  int* ids = a.ids.data + blockIdx.x * a.ids.stride;
-  for (int e = t; e < a.experts; e += kThreads) {
-    const float s = sigmoid(score[e]);
-    score[e] = s;
-    sigmoid_of[e] = s;
-    const float b = s + a.bias[e];
-    biased[e] = b == b ? b : kOut;
-  }
-  __syncthreads();
-  if (!a.forced.data) {
-    for (int g = warp; g < a.groups; g += kWarps) {  // the two largest of each group
-      float first = kOut, second = kOut;
-      for (int e = g * per_group + lane; e < (g + 1) * per_group; e += kWarp) {
-        const float x = biased[e];
-        second = at_least(second, at_most(x, first));
-        first = at_least(first, x);
-      }
-#pragma unroll
-      for (int d = kWarp / 2; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(kAllLanes, first, d);
-        const float behind = __shfl_xor_sync(kAllLanes, second, d);
-        second = at_least(at_least(second, behind), at_most(first, other));
-        first = at_least(first, other);
-      }
-      if (lane == 0) group[g] = per_group > 1 ? first + second : first;
-    }
-    __syncthreads();
-    for (int e = t; e < a.experts; e += kThreads) {
-      const int g = e / per_group;
-      int better = 0;
-      for (int other = 0; other < a.groups; ++other)
-        better += is_better({group[other], other}, {group[g], g}) ? 1 : 0;
-      if (better >= a.keep_groups) biased[e] = kOut;
-    }
-  }
-  __syncthreads();
-  // The best of each warp's share of the experts, then the best of those. A lane looks at its own
-  // few numbers; what it has given away is out.
-  if (!a.forced.data) {
-    constexpr int kPerLane = kMaxExperts / kThreads;
-    float value[kPerLane];
-    bool open[kPerLane];
-#pragma unroll
-    for (int j = 0; j < kPerLane; ++j) {
-      const int e = j * kThreads + t;
-      open[j] = e < a.experts;
-      value[j] = open[j] ? biased[e] : kOut;
-    }
-    for (int k = 0; k < a.top_k; ++k) {
-      Best own = {kOut, kNobody};
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j)
-        if (open[j] && (own.index == kNobody || value[j] > own.value))
-          own = {value[j], j * kThreads + t};
-      const int best = warp_best(own);
-      if (lane == 0) candidates[warp * kMaxTopK + k] = best;
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j)
-        if (best == j * kThreads + t) open[j] = false;
-    }
-  }
-  __syncthreads();
-  if (warp != 0) return;
-  int mine = 0;  // lane k keeps slot k's expert
-  if (a.forced.data) {
-    if (lane < a.top_k) mine = a.forced.data[blockIdx.x * a.forced.stride + lane];
-  } else {
-    // Each warp's list is in order, so the lane that holds it offers its head.
-    int at = 0;
-    for (int k = 0; k < a.top_k; ++k) {
-      const int head = lane < kWarps && at < a.top_k ? candidates[lane * kMaxTopK + at] : kNobody;
-      const int best = warp_best({head == kNobody ? kOut : biased[head], head});
-      if (lane == k) mine = best;
-      if (head == best && head != kNobody) ++at;
-    }
-  }
-  const float chosen = lane < a.top_k ? sigmoid_of[mine] : 0.f;
-  float sum = 1e-20f;
-  for (int k = 0; k < a.top_k; ++k) sum += __shfl_sync(kAllLanes, chosen, k);
-  if (lane >= a.top_k) return;
-  ids[lane] = mine;
-  row_at(a.weights, blockIdx.x)[lane] = chosen / sum * a.scale;
+// Expert of a thread's pair.
+SPK_DEVICE int expert_of_pair(const ItemsArgs& a, int pair) {
+  return pair < a.n * a.top_k ? a.ids.data[pair / a.top_k * a.ids.stride + pair % a.top_k]
+                              : kNobody;
 }
-
-// One block: items in ascending order of experts, pairs in ascending order. For up to eight rows a
-// thread takes a pair and looks at all others.
-SPK_DEVICE void few_items(const ItemsArgs& a) {
+// One block of at least kThreads: items in ascending order of experts, pairs in ascending order.
+// For up to eight rows a thread takes a pair, which has chosen `expert`, and looks at all others.
+SPK_DEVICE void few_items(const ItemsArgs& a, int expert) {
   SPK_SHARED(int, id, kThreads);
   SPK_SHARED(int, items_of, kThreads);  // of the pair that names its expert first, else 0
   SPK_SHARED(int, distinct, kThreads);
   const int t = threadIdx.x, pairs = a.n * a.top_k;
-  const int expert = t < pairs ? a.ids.data[t / a.top_k * a.ids.stride + t % a.top_k] : kNobody;
-  id[t] = expert;
+  if (t < pairs) id[t] = expert;
   __syncthreads();
   int same = 0, before = 0;
   for (int p = 0; p < pairs; ++p) {
@@ -135,8 +31,10 @@ SPK_DEVICE void few_items(const ItemsArgs& a) {
     before += id[p] == expert && p < t ? 1 : 0;
   }
   const bool leads = t < pairs && before == 0;
-  items_of[t] = leads ? (same + a.item_rows - 1) / a.item_rows : 0;
-  distinct[t] = leads ? 1 : 0;
+  if (t < pairs) {
+    items_of[t] = leads ? (same + a.item_rows - 1) / a.item_rows : 0;
+    distinct[t] = leads ? 1 : 0;
+  }
   __syncthreads();
   int first_item = 0, items = 0, used = 0;
   for (int p = 0; p < pairs; ++p) {
@@ -162,7 +60,7 @@ SPK_DEVICE void few_items(const ItemsArgs& a) {
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) few_expert_items(const ItemsArgs a) {
   start_after_previous();
-  few_items(a);
+  few_items(a, expert_of_pair(a, threadIdx.x));
 }
 
 // The same for any number of rows.
@@ -355,19 +253,110 @@ __global__ void __launch_bounds__(kThreads, R == 1 ? 3 : stream_blocks(R))
     down_rows<F, R>(a.experts[expert].down, first, a.hidden, a.act, a.width, rows, stage, a.out);
 }
 
-// Grid: (hidden / kThreads, rows). Slots in order, the shared expert last.
+// Columns c, c + apart, ...: slots in order, the shared expert last. Loads of all of them are under
+// way before the first is used.
+template <int N>
+SPK_DEVICE void expert_sums(const ExpertSumArgs& a, i64 row, int c, int apart, float (&sum)[N]) {
+  constexpr int kAtOnce = N == 1 ? 8 : 4;  // slots
+  const float* weight = row_of(a.weights, row);
+  const float* out = a.out + row * a.top_k * a.hidden;
+  float shared[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    sum[j] = 0.f;
+    shared[j] =
+        a.shared && c + j * apart < a.hidden ? a.shared[row * a.hidden + c + j * apart] : 0.f;
+  }
+#pragma unroll 1
+  for (int first = 0; first < a.top_k; first += kAtOnce) {
+    float value[kAtOnce][N], w[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int k = first + i;
+      w[i] = k < a.top_k ? weight[k] : 0.f;
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        value[i][j] =
+            k < a.top_k && c + j * apart < a.hidden ? out[k * a.hidden + c + j * apart] : 0.f;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (first + i < a.top_k) sum[j] = fmaf(w[i], value[i][j], sum[j]);
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (a.shared) sum[j] += shared[j];
+}
+
+// Grid: (hidden / kThreads, rows).
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) expert_sum(const ExpertSumArgs a) {
   start_after_previous();
   const int c = blockIdx.x * kThreads + threadIdx.x;
-  const i64 row = blockIdx.y;
   if (c >= a.hidden) return;
-  const float* weight = row_of(a.weights, row);
-  float sum = 0.f;
-  for (int k = 0; k < a.top_k; ++k)
-    sum = fmaf(weight[k], a.out[(row * a.top_k + k) * a.hidden + c], sum);
-  if (a.shared) sum += a.shared[row * a.hidden + c];
-  row_at(a.o, row)[c] = sum;
+  float sum[1];
+  expert_sums<1>(a, blockIdx.y, c, 0, sum);
+  row_at(a.o, blockIdx.y)[c] = sum[0];
+}
+
+// Grid: rows; kSumNormThreads threads. expert_sum, add_rows and rms_norm<false> in one, with their
+// bits: the squares are summed as rms_norm does, by kThreads threads.
+template <int = 0>
+__global__ void __launch_bounds__(kSumNormThreads) sum_norm(const SumNormArgs a) {
+  let_next_start();
+  constexpr int kHeld = kSumNormColumns / kSumNormThreads, kAtOnce = 3;
+  static_assert(kHeld % kAtOnce == 0, "");
+  SPK_SHARED(float, value, kSumNormColumns);
+  SPK_SHARED(float, parts, kWarps);
+  const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp, cols = a.norm.cols;
+  const i64 row = blockIdx.x;
+  constexpr int kLineFloats = kLineBytes / static_cast<int>(sizeof(float));
+  if (t * kLineFloats < cols) ask_for_line(a.norm.w + t * kLineFloats);
+  wait_for_previous();
+  float* x = row_at(a.norm.x, row);
+#pragma unroll
+  for (int first = 0; first < kHeld; first += kAtOnce) {
+    const int c0 = t + first * kSumNormThreads;
+    if (c0 >= cols) break;
+    float before[kAtOnce], sum[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+      before[j] = c0 + j * kSumNormThreads < cols ? x[c0 + j * kSumNormThreads] : 0.f;
+    expert_sums<kAtOnce>(a.sum, row, c0, kSumNormThreads, sum);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int c = c0 + j * kSumNormThreads;
+      if (c >= cols) break;
+      row_at(a.sum.o, row)[c] = sum[j];
+      value[c] = x[c] = before[j] + sum[j];
+    }
+  }
+  float w[kHeld];
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int c = t + j * kSumNormThreads;
+    w[j] = c < cols ? a.norm.w[c] : 0.f;
+  }
+  __syncthreads();
+  if (warp < kWarps) {
+    float sum = 0.f;
+    for (int c = t; c < cols; c += kThreads) sum = fmaf(value[c], value[c], sum);
+    sum = warp_sum(sum);
+    if (lane == 0) parts[warp] = sum;
+  }
+  __syncthreads();
+  float sum = parts[0];
+#pragma unroll
+  for (int i = 1; i < kWarps; ++i) sum += parts[i];
+  const float scale = 1.f / sqrtf(sum / static_cast<float>(cols) + a.norm.eps);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int c = t + j * kSumNormThreads;
+    if (c >= cols) break;
+    row_at(a.norm.y, row)[c] = w[j] * (value[c] * scale);
+  }
 }
 
 }  // namespace spk::gpu

@@ -94,11 +94,11 @@ SPK_DEVICE void quantise_group(float x, const QuantRows& to, i64 row, int group)
   words[0] = finite ? __float_as_uint(scale) : 0x7fc00000u;
   words[1] = static_cast<unsigned>(kRoundBits + kByteOffset * sum);
 }
+// By each warp of the block a group.
 SPK_DEVICE void quantise_block(const QuantiseArgs& a, int block, i64 row) {
-  const int group = block * kWarps + static_cast<int>(threadIdx.x) / kWarp;
+  const int t = threadIdx.x, group = block * (static_cast<int>(blockDim.x) / kWarp) + t / kWarp;
   if (group * kQuantGroup >= a.to.cols) return;
-  const int lane = threadIdx.x % kWarp;
-  quantise_group(row_of(a.x, row)[group * kQuantGroup + lane], a.to, row, group);
+  quantise_group(row_of(a.x, row)[group * kQuantGroup + t % kWarp], a.to, row, group);
 }
 // Grid: (groups / kWarps, rows).
 template <int = 0>
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads) few_items_and_rows(const PackedItems
   start_after_previous();
   const int block = static_cast<int>(blockIdx.x) - 1;
   if (block < 0) {
-    few_items(a.items);
+    few_items(a.items, expert_of_pair(a.items, threadIdx.x));
     return;
   }
   const int blocks = (a.x.to.cols / kQuantGroup + kWarps - 1) / kWarps;

@@ -9,7 +9,7 @@
 #include "kernels/kda_chunk.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/mla.cuh"
-#include "kernels/packed.cuh"
+#include "kernels/route.cuh"
 #include "kernels/rows.cuh"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_KERNEL(fold_tail<2>), SPK_KERNEL(fold_tail<4>);
     SPK_KERNEL(rope_table<0>), SPK_KERNEL(rope<0>), SPK_KERNEL(latent_append<0>);
     SPK_KERNEL(route<0>), SPK_KERNEL(expert_items<0>), SPK_KERNEL(few_expert_items<0>);
-    SPK_KERNEL(expert_sum<0>);
+    SPK_KERNEL(expert_sum<0>), SPK_KERNEL(sum_norm<0>), SPK_KERNEL(route_items<0>);
     SPK_KERNEL(best_of_pieces<0>), SPK_KERNEL(choose<0>);
     SPK_KERNEL(sample<0>), SPK_KERNEL(reject<0>);
     return table;

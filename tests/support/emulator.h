@@ -88,6 +88,7 @@ T __shfl_sync(unsigned, T value, int lane) {
   return emu::shuffle(value, lane);
 }
 // Threads are fibers of one thread.
+inline void __threadfence() {}
 inline int atomicAdd(int* at, int more) {
   const int before = *at;
   *at += more;

@@ -165,8 +165,9 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     add(specs, plain_kernel("kda_chunk", name, s.head_dim));
   for (const char* name : {"rope_table", "rope", "latent_append"})
     add(specs, plain_kernel("mla", name));
-  for (const char* name : {"route", "few_expert_items", "expert_items", "expert_sum"})
+  for (const char* name : {"few_expert_items", "expert_items", "expert_sum", "sum_norm"})
     add(specs, plain_kernel("moe", name));
+  for (const char* name : {"route", "route_items"}) add(specs, plain_kernel("route", name));
   for (const char* name : {"best_of_pieces", "choose"}) add(specs, plain_kernel("choose", name));
   return specs;
 }
@@ -190,7 +191,8 @@ std::string agreement_checks() {
   SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
-  SPK_SIZE(QuantRows), SPK_SIZE(PackedItemsArgs), SPK_SIZE(PackedArgs);
+  SPK_SIZE(QuantRows), SPK_SIZE(PackedItemsArgs), SPK_SIZE(RouteItemsArgs), SPK_SIZE(SumNormArgs),
+      SPK_SIZE(PackedArgs);
   SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(weight_rows(1)), SPK_CONSTANT(weight_rows(8)), SPK_CONSTANT(kMaxProducts);
@@ -198,7 +200,8 @@ std::string agreement_checks() {
   SPK_CONSTANT(kTileRows), SPK_CONSTANT(kTileCols), SPK_CONSTANT(kTileDepth);
   SPK_CONSTANT(kMaxVerifyRows), SPK_CONSTANT(kKdaChunk), SPK_CONSTANT(kKdaColumns);
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kSegment), SPK_CONSTANT(kAttendHeads);
-  SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
+  SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kSumNormThreads), SPK_CONSTANT(kSumNormColumns),
+      SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
   SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
   SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kPiece), SPK_CONSTANT(kPiecesPerBlock);
 #undef SPK_SIZE

@@ -76,6 +76,7 @@ void CudaBackend::prepare(const ModelShape& shape) {
   require(s.top_k <= gpu::kMaxTopK, "num_experts_per_tok", s.top_k, "up to 32");
   info_ = take(sizeof(gpu::StepInfo), "step");
   expert_totals_ = take(4 * sizeof(uint64_t), "counters");
+  rows_routed_ = take(sizeof(int), "counters");
   rule_ = take(sizeof(gpu::SampleRule), "sampler");
   std::vector<double> turns;
   for (const double f : s.rope_freq) turns.push_back(f / M_PI);
@@ -121,6 +122,7 @@ Buffer CudaBackend::alloc(size_t bytes, std::string_view label) {
 
 DevicePointer CudaBackend::work_space(size_t bytes) {
   if (bytes > work_bytes_) {
+    flush_sum();  // it reads what is given back here
     check_limit(bytes - work_bytes_, "work space");
     if (work_) device_->free(std::exchange(work_, 0));
     counters_.allocated_bytes -= std::exchange(work_bytes_, 0);
@@ -250,6 +252,7 @@ double CudaBackend::read_bandwidth() {
 }
 
 void CudaBackend::read(const Rows& from, float* to) {
+  flush_sum();
   const size_t width = static_cast<size_t>(from.cols) * sizeof(float);
   device_->download(to, address(from.buffer) + static_cast<size_t>(from.offset) * sizeof(float),
                     {width, static_cast<size_t>(from.rows), width,
@@ -261,6 +264,7 @@ void CudaBackend::read(const Rows& from, double* to) {
   std::copy(floats_.begin(), floats_.end(), to);
 }
 void CudaBackend::write(const double* from, const Rows& to) {
+  flush_sum();
   floats_.resize(static_cast<size_t>(to.rows * to.cols));
   std::transform(from, from + floats_.size(), floats_.begin(),
                  [](double x) { return static_cast<float>(x); });
@@ -270,18 +274,21 @@ void CudaBackend::write(const double* from, const Rows& to) {
       {width, static_cast<size_t>(to.rows), static_cast<size_t>(to.stride) * sizeof(float), width});
 }
 void CudaBackend::read(const Ints& from, int32_t* to) {
+  flush_sum();
   const size_t width = static_cast<size_t>(from.cols) * sizeof(int32_t);
   device_->download(to, address(from.buffer) + static_cast<size_t>(from.offset) * sizeof(int32_t),
                     {width, static_cast<size_t>(from.rows), width,
                      static_cast<size_t>(from.stride) * sizeof(int32_t)});
 }
 void CudaBackend::write(const int32_t* from, const Ints& to) {
+  flush_sum();
   const size_t width = static_cast<size_t>(to.cols) * sizeof(int32_t);
   device_->upload(address(to.buffer) + static_cast<size_t>(to.offset) * sizeof(int32_t), from,
                   {width, static_cast<size_t>(to.rows),
                    static_cast<size_t>(to.stride) * sizeof(int32_t), width});
 }
 void CudaBackend::zero(const Rows& rows) {
+  flush_sum();
   const DevicePointer at = address(rows.buffer) + static_cast<size_t>(rows.offset) * sizeof(float);
   const size_t width = static_cast<size_t>(rows.cols) * sizeof(float);
   if (rows.cols == rows.stride || rows.rows == 1) {
@@ -292,6 +299,7 @@ void CudaBackend::zero(const Rows& rows) {
     device_->zero(at + static_cast<size_t>(r * rows.stride) * sizeof(float), width);
 }
 void CudaBackend::copy(const Rows& from, const Rows& to) {
+  flush_sum();
   if (from.rows == 0 || from.cols == 0) return;
   device_->copy(address(to.buffer) + static_cast<size_t>(to.offset) * sizeof(float),
                 address(from.buffer) + static_cast<size_t>(from.offset) * sizeof(float),
@@ -311,6 +319,7 @@ KernelId CudaBackend::kernel_id(const KernelName& name) {
 }
 
 void CudaBackend::begin(const Step& step) {
+  flush_sum();
   SPK_CHECK(step.kind != StepKind::kVerify || step.rows <= kMaxVerify);
   SPK_CHECK(step.fold <= kMaxVerify);
   if (!late_.empty()) {  // tensors of a test, which nobody loads

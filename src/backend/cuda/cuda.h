@@ -20,11 +20,14 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 namespace spk::cuda {
+
+class Sections;
 
 class CudaBackend final : public Backend {
  public:
@@ -33,7 +36,10 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   bool on_host() const override { return false; }
-  void wait() override { device_->synchronize(); }
+  void wait() override {
+    flush_sum();
+    device_->synchronize();
+  }
   std::string description() const override;
   size_t real_bytes() const override { return sizeof(float); }
 
@@ -114,6 +120,7 @@ class CudaBackend final : public Backend {
   template <typename Args>
   void launch(const KernelName& name, const Grid& grid, int threads, const Args& arguments) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
+    flush_sum();
     ++counters_.joins;
     device_->launch(kernel_id(name), grid, threads, &arguments, sizeof arguments);
   }
@@ -134,12 +141,37 @@ class CudaBackend final : public Backend {
   void fill_rope_table(int64_t rows);
   const ExpertTable& expert_table(const Moe& moe);
   void routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights, const Rows& o);
-  void make_items(const Rows& h, const Ints& ids, const ExpertTable& table, const ExpertRun& run);
+  void plan_run(const Rows& h, const Moe& moe, ExpertRun& run, Sections& sections);
+  void run_experts(const Rows& h, const Moe& moe, const ExpertTable& table, ExpertRun& run);
+  gpu::RouteArgs route_args(const Rows& scores, const Moe& moe, const Ints& forced, const Ints& ids,
+                            const Rows& weights) const;
+  gpu::ItemsArgs items_args(const Ints& ids, const ExpertTable& table, const ExpertRun& run) const;
+  gpu::ExpertSumArgs sum_args(const ExpertRun& run, const Rows& weights, const Rows& o) const;
+  void count_shared(const Moe& moe);
+  void make_items(const Rows& h, const gpu::ItemsArgs& items, const ExpertTable& table,
+                  const ExpertRun& run);
   void run_up(const ExpertTable& table, const ExpertRun& run);
   void run_down(const ExpertTable& table, const ExpertRun& run);
   void launch_packed(const KernelName& kernel, const ExpertRun& run, int64_t shared_blocks,
                      int64_t item_blocks);
   void quantise(const Rows& x, const gpu::QuantRows& to);
+
+  // ---- fused blocks (cuda_fused.cc) ----
+  // The weighted sum of experts that no launch has made yet, because the next one may do it beside
+  // its own work. Whatever looks at memory or launches something else calls flush_sum() first.
+  struct PendingSum {
+    gpu::ExpertSumArgs args;
+    Rows o;
+    std::optional<Rows> x;  // o is to be added to it
+  };
+  void flush_sum() {
+    if (pending_) launch_sum();
+  }
+  void launch_sum();
+  bool add_pending(const Rows& x, const Rows& o);
+  bool norm_pending(const Rows& x, const Weight& w, const Rows& y);
+  void fused_kda(const Kda& w, const LayerState& state, const Scratch& t);
+  void fused_moe(const Moe& w, const Scratch& t);
 
   // ---- memory ----
   void check_limit(size_t bytes, std::string_view label) const;
@@ -167,6 +199,7 @@ class CudaBackend final : public Backend {
 
   DevicePointer info_ = 0;           // StepInfo
   DevicePointer expert_totals_ = 0;  // u64: plain routed experts read so far, their bytes; packed
+  DevicePointer rows_routed_ = 0;    // int, 0 between launches (route_items)
   DevicePointer rule_ = 0;           // SampleRule
   gpu::SampleRule rule_there_{};     // what it holds
   DevicePointer rope_turns_ = 0;
@@ -182,6 +215,7 @@ class CudaBackend final : public Backend {
   std::unordered_map<KernelName, KernelId, KernelName::Hash> kernel_ids_;
   std::map<const void*, ExpertTable> expert_tables_;  // by the first expert's codes
   std::vector<float> floats_;                         // of reads and writes
+  std::optional<PendingSum> pending_;
 };
 
 // Bytes from one row of codes to the next on the device.

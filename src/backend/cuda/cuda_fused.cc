@@ -1,21 +1,44 @@
 // Launches that do the work of several verbs of a decode step, with the verbs' bits.
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/expert_run.h"
+#include "backend/cuda/work.h"
 #include "base/error.h"
+#include "base/types.h"
+
+#include <utility>
 
 namespace spk::cuda {
+namespace {
+
+constexpr int64_t kThreads = gpu::kThreads;
+
+bool same(const Rows& a, const Rows& b) {
+  return a.buffer.handle == b.buffer.handle && a.offset == b.offset && a.rows == b.rows &&
+         a.cols == b.cols && a.stride == b.stride;
+}
+
+}  // namespace
 
 FusionPlan CudaBackend::plan() const {
   FusionPlan plan;
-  if (!options_.fuse || !has_kda_block(shape_)) return plan;
-  plan.fused[static_cast<int>(Block::kKda)] = true;
-  plan.text = "KDA by heads from convolution to gated norm";
+  if (!options_.fuse) return plan;
+  const bool kda = has_kda_block(shape_);
+  plan.fused[static_cast<int>(Block::kKda)] = kda;
+  plan.fused[static_cast<int>(Block::kMoe)] = true;
+  plan.text = cat(kda ? "KDA by heads from convolution to gated norm, " : "",
+                  "routes with the items of experts, their sum with the norm behind it");
   return plan;
 }
 
 void CudaBackend::fused(Block block, const Layer& layer, const LayerState& state,
                         const Scratch& t) {
-  SPK_CHECK(block == Block::kKda && t.h.rows <= kMaxVerify);
-  const Kda& w = layer.kda;
+  SPK_CHECK(t.h.rows <= kMaxVerify && plan().fused[static_cast<int>(block)]);
+  block == Block::kKda ? fused_kda(layer.kda, state, t) : fused_moe(layer.moe, t);
+}
+
+// ---- KDA ----
+
+void CudaBackend::fused_kda(const Kda& w, const LayerState& state, const Scratch& t) {
   const int64_t n = shape_.heads * shape_.head_dim;
   const Rows q = t.q.slice_cols(0, n), k = t.k.slice_cols(0, n), v = t.v.slice_cols(0, n);
   const Rows o = t.mix.slice_cols(0, n);
@@ -50,6 +73,72 @@ void CudaBackend::fused(Block block, const Layer& layer, const LayerState& state
   count_tails(state);
   count_states(state);
   matmul(o, w.o, t.o);
+}
+
+// ---- experts ----
+
+void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
+  const int64_t n = t.h.rows, top_k = shape_.top_k;
+  const auto columns = [&](const Ints& table) {
+    return table ? table.slice_cols(w.index * top_k, top_k) : Ints{};
+  };
+  const Ints forced = columns(step_.routes_in), kept = columns(step_.routes_out);
+  const Ints ids = kept ? kept : t.route_id;
+  ExpertRun run;
+  float* scores = nullptr;
+  Sections sections;
+  plan_run(t.h, w, run, sections);
+  sections.add(scores, n * shape_.experts);
+  sections.place(work_space(sections.bytes()));
+  const ExpertTable& table = expert_table(w);
+  const Rows products{{scores, static_cast<size_t>(n * shape_.experts) * sizeof(float)},
+                      0,
+                      n,
+                      shape_.experts,
+                      shape_.experts};
+  matmul(t.h, w.router, products);
+  gpu::RouteItemsArgs a{};
+  a.route = route_args(products, w, forced, ids, t.route_weight);
+  a.items = items_args(ids, table, run);
+  a.x = {view_of(t.h), run.x};
+  a.arrived = pointer_to<int>(rows_routed_);
+  const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
+  // Without packed experts no row is quantised: no columns, no blocks.
+  a.x_blocks = static_cast<int>(ceil_div(run.x.cols, gpu::kQuantGroup * threads / gpu::kWarp));
+  launch(plain_kernel("route", "route_items"), {n * (1 + a.x_blocks)}, threads, a);
+  run_experts(t.h, w, table, run);
+  count_shared(w);
+  pending_ = PendingSum{sum_args(run, t.route_weight, t.o), t.o, {}};
+}
+
+// As the verbs would have done it.
+void CudaBackend::launch_sum() {
+  const PendingSum p = *std::exchange(pending_, std::nullopt);
+  launch(plain_kernel("moe", "expert_sum"), {ceil_div(p.o.cols, kThreads), p.o.rows}, kThreads,
+         p.args);
+  if (p.x) add(*p.x, p.o);
+}
+
+bool CudaBackend::add_pending(const Rows& x, const Rows& o) {
+  if (!pending_ || pending_->x || !same(o, pending_->o)) return false;
+  SPK_CHECK(x.rows == o.rows && x.cols == o.cols);
+  pending_->x = x;
+  return true;
+}
+
+bool CudaBackend::norm_pending(const Rows& x, const Weight& w, const Rows& y) {
+  if (!pending_ || !pending_->x || !same(x, *pending_->x) || x.cols > gpu::kSumNormColumns)
+    return false;
+  const PendingSum p = *std::exchange(pending_, std::nullopt);
+  launch(plain_kernel("moe", "sum_norm"), {x.rows}, gpu::kSumNormThreads,
+         gpu::SumNormArgs{p.args,
+                          {view_of(x),
+                           {},
+                           view_of(y),
+                           floats_of(w),
+                           static_cast<int>(x.cols),
+                           static_cast<float>(shape_.eps)}});
+  return true;
 }
 
 }  // namespace spk::cuda

@@ -1,5 +1,6 @@
 // The mixture of experts: the router's choice, work items, the routed experts and the shared one.
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/expert_run.h"
 #include "backend/cuda/work.h"
 #include "backend/device_tools.h"
 #include "base/error.h"
@@ -28,19 +29,26 @@ void CudaBackend::route(const Rows& h, const Moe& moe, const Ints& forced, const
   sections.place(work_space(sections.bytes()));
   const Rows products = rows_of(scores, h.rows, shape_.experts);
   matmul(h, moe.router, products);
+  launch(plain_kernel("route", "route"), {h.rows},
+         gpu::route_threads(static_cast<int>(shape_.experts)),
+         route_args(products, moe, forced, ids, weights));
+}
+
+gpu::RouteArgs CudaBackend::route_args(const Rows& scores, const Moe& moe, const Ints& forced,
+                                       const Ints& ids, const Rows& weights) const {
   gpu::RouteArgs a{};
-  a.scores = view_of(products);
+  a.scores = view_of(scores);
   a.bias = floats_of(moe.bias);
   a.forced = view_of(forced);
   a.ids = view_of(ids);
   a.weights = view_of(weights);
-  a.n = static_cast<int>(h.rows);
+  a.n = static_cast<int>(scores.rows);
   a.experts = static_cast<int>(shape_.experts);
   a.top_k = static_cast<int>(shape_.top_k);
   a.groups = static_cast<int>(shape_.groups);
   a.keep_groups = static_cast<int>(shape_.keep_groups);
   a.scale = static_cast<float>(shape_.routed_scale);
-  launch(plain_kernel("moe", "route"), {h.rows}, kThreads, a);
+  return a;
 }
 
 // Addresses of a layer's experts, on the device; made when the layer is first seen.
@@ -75,6 +83,10 @@ void CudaBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const 
     routed(h.slice_rows(at, n), moe, ids.slice_rows(at, n), weights.slice_rows(at, n),
            o.slice_rows(at, n));
   }
+  count_shared(moe);
+}
+
+void CudaBackend::count_shared(const Moe& moe) {
   if (!moe.shared.gate) return;
   count(moe.shared.gate);
   count(moe.shared.up);
@@ -83,26 +95,14 @@ void CudaBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const 
   ++(packed ? counters_.packed_experts : counters_.plain_experts);
 }
 
-// What the launches of one slab of rows share.
-struct CudaBackend::ExpertRun {
-  gpu::ExpertsArgs a{};
-  gpu::QuantRows x{}, act{}, shared_act{};  // codes null: not wanted
-  float* shared_up = nullptr;
-  int* items = nullptr;
-  int* item_count = nullptr;
-  int64_t n = 0, pairs = 0, bucket = 0, most_items = 0;
-  int64_t shared_items = 0;  // 0: the shared expert has launches of its own, or there is none
-  Format shared_up_format{}, shared_down_format{};  // of the one that joins
-};
-
-void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
-                         const Rows& o) {
+// The pieces of a run, asked for.
+void CudaBackend::plan_run(const Rows& h, const Moe& moe, ExpertRun& run, Sections& sections) {
   const int64_t n = h.rows, top_k = shape_.top_k, pairs = n * top_k;
   const auto experts = static_cast<int64_t>(moe.experts.size());
   const ExpertTable& table = expert_table(moe);
   const int64_t width = moe.experts.front().gate.rows, hidden = shape_.hidden;
   const int64_t shared_width = moe.shared.gate ? moe.shared.gate.rows : 0;
-  ExpertRun run;
+  run.shared_width = shared_width;
   gpu::ExpertsArgs& a = run.a;
   run.n = n;
   run.pairs = pairs;
@@ -126,7 +126,6 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
     run.shared_up_format = moe.shared.gate.format;
     run.shared_down_format = moe.shared.down.format;
   }
-  Sections sections;
   const auto quantised = [&](gpu::QuantRows& to, bool wanted, int64_t rows, int64_t cols) {
     if (!wanted) return;
     to.cols = static_cast<int>(cols);
@@ -144,11 +143,7 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
   quantised(run.x, table.up_packed, n, hidden);
   quantised(run.act, table.down_packed, pairs, width);
   quantised(run.shared_act, joined && table.down_packed && moe.shared.down.packed, n, shared_width);
-  sections.place(work_space(sections.bytes()));
-
   a.experts = pointer_to<const gpu::ExpertWeights>(table.device);
-  a.items = run.items;
-  a.count = run.item_count;
   a.x = view_of(h);
   a.n = static_cast<int>(n);
   a.top_k = static_cast<int>(top_k);
@@ -161,20 +156,60 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
     a.shared = {matrix_of(moe.shared.gate), matrix_of(moe.shared.up), matrix_of(moe.shared.down)};
     a.shared_width = static_cast<int>(shared_width);
   }
-  make_items(h, ids, table, run);
+}
+
+void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights,
+                         const Rows& o) {
+  ExpertRun run;
+  Sections sections;
+  plan_run(h, moe, run, sections);
+  sections.place(work_space(sections.bytes()));
+  const ExpertTable& table = expert_table(moe);
+  make_items(h, items_args(ids, table, run), table, run);
+  run_experts(h, moe, table, run);
+  launch(plain_kernel("moe", "expert_sum"), {blocks(shape_.hidden), run.n}, kThreads,
+         sum_args(run, weights, o));
+}
+
+// All between the items and the sum.
+void CudaBackend::run_experts(const Rows& h, const Moe& moe, const ExpertTable& table,
+                              ExpertRun& run) {
+  run.a.items = run.items;
+  run.a.count = run.item_count;
   run_up(table, run);
   run_down(table, run);
-  if (has_shared && !joined) {
-    const Rows gate = rows_of(a.shared_act, n, shared_width);
-    const Rows up = rows_of(run.shared_up, n, shared_width);
-    product(h, moe.shared.gate, gate, {});
-    product(h, moe.shared.up, up, {});
-    swiglu(gate, up, moe.shared_limit);
-    product(gate, moe.shared.down, rows_of(a.shared_out, n, hidden), {});
-  }
-  launch(plain_kernel("moe", "expert_sum"), {blocks(hidden), n}, kThreads,
-         gpu::ExpertSumArgs{a.out, view_of(weights), has_shared ? a.shared_out : nullptr,
-                            view_of(o), static_cast<int>(top_k), static_cast<int>(hidden)});
+  if (run.shared_width == 0 || run.shared_items > 0) return;
+  const Rows gate = rows_of(run.a.shared_act, run.n, run.shared_width);
+  const Rows up = rows_of(run.shared_up, run.n, run.shared_width);
+  product(h, moe.shared.gate, gate, {});
+  product(h, moe.shared.up, up, {});
+  swiglu(gate, up, moe.shared_limit);
+  product(gate, moe.shared.down, rows_of(run.a.shared_out, run.n, shape_.hidden), {});
+}
+
+gpu::ExpertSumArgs CudaBackend::sum_args(const ExpertRun& run, const Rows& weights,
+                                         const Rows& o) const {
+  return {run.a.out,
+          view_of(weights),
+          run.shared_width > 0 ? run.a.shared_out : nullptr,
+          view_of(o),
+          static_cast<int>(shape_.top_k),
+          static_cast<int>(shape_.hidden)};
+}
+
+gpu::ItemsArgs CudaBackend::items_args(const Ints& ids, const ExpertTable& table,
+                                       const ExpertRun& run) const {
+  auto* totals = pointer_to<unsigned long long>(expert_totals_);
+  if (table.up_packed && table.down_packed) totals += 2;
+  return {view_of(ids),
+          run.items,
+          run.item_count,
+          totals,
+          table.bytes,
+          static_cast<int>(run.n),
+          static_cast<int>(shape_.experts),
+          static_cast<int>(shape_.top_k),
+          static_cast<int>(run.bucket)};
 }
 
 void CudaBackend::quantise(const Rows& x, const gpu::QuantRows& to) {
@@ -184,19 +219,8 @@ void CudaBackend::quantise(const Rows& x, const gpu::QuantRows& to) {
 }
 
 // The work items, and x as the packed kernels read it.
-void CudaBackend::make_items(const Rows& h, const Ints& ids, const ExpertTable& table,
+void CudaBackend::make_items(const Rows& h, const gpu::ItemsArgs& items, const ExpertTable& table,
                              const ExpertRun& run) {
-  auto* totals = pointer_to<unsigned long long>(expert_totals_);
-  if (table.up_packed && table.down_packed) totals += 2;
-  const gpu::ItemsArgs items{view_of(ids),
-                             run.items,
-                             run.item_count,
-                             totals,
-                             table.bytes,
-                             static_cast<int>(run.n),
-                             static_cast<int>(shape_.experts),
-                             static_cast<int>(shape_.top_k),
-                             static_cast<int>(run.bucket)};
   const bool few = run.n <= gpu::kMaxRowsInvariant && run.pairs <= kThreads;
   if (few && table.up_packed) {
     const int64_t per_row = blocks(run.x.cols, gpu::kQuantGroup * gpu::kWarps);
