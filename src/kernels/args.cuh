@@ -129,6 +129,16 @@ struct ProductsArgs {
   i64 w_batch;           // weight rows from batch to batch
   i64 x_batch, y_batch;  // elements
 };
+// ---- tile.cuh ----
+constexpr int kTileStep = 64;   // columns of a step of the matrix unit's products, whole ones only
+constexpr int kTileGroup = 16;  // weight rows of a block at a time
+constexpr int tile_blocks(int rows) { return rows <= 4 ? 2 : 1; }
+struct TilesArgs {
+  ProductsArgs p;  // FP8
+  Product side;    // BF16, by blocks of its own behind the others
+  int side_blocks;
+  int unused = 0;
+};
 struct ProductArgs {  // matmul.cuh: many rows
   Matrix w;
   View x, y;

@@ -1,5 +1,6 @@
 #include "support/emulated_kernels.h"
 
+#include "support/emulated_tiles.h"
 #include "support/emulator.h"
 
 // The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
@@ -11,6 +12,7 @@
 #include "kernels/mla.cuh"
 #include "kernels/route.cuh"
 #include "kernels/rows.cuh"
+#include "kernels/tile.cuh"
 
 #include <algorithm>
 #include <unordered_map>
@@ -39,6 +41,8 @@ EmulatedKernel call(void (*kernel)(Args)) {
   SPK_KERNEL(packed_up<s, 4>), SPK_KERNEL(packed_up<s, 8>);     \
   SPK_KERNEL(packed_down<s, 1>), SPK_KERNEL(packed_down<s, 2>); \
   SPK_KERNEL(packed_down<s, 4>), SPK_KERNEL(packed_down<s, 8>)
+#define SPK_TILES(f) \
+  SPK_KERNEL(tiles<f, 1>), SPK_KERNEL(tiles<f, 2>), SPK_KERNEL(tiles<f, 4>), SPK_KERNEL(tiles<f, 8>)
 #define SPK_HEAD_DIM(d)                                \
   SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);   \
   SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>);  \
@@ -55,6 +59,8 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_PRODUCTS(3);
     SPK_PRODUCTS(4);
     SPK_PRODUCTS(5);
+    SPK_TILES(2);
+    SPK_TILES(5);
     SPK_EXPERTS(0, 0);
     SPK_EXPERTS(1, 1);
     SPK_EXPERTS(2, 2);

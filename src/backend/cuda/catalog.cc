@@ -67,6 +67,10 @@ KernelName rms_norm_kernel(bool add_first) {
   return instance("rows", "rms_norm", truth(add_first));
 }
 KernelName matvec_kernel(Format f, int64_t rows) { return instance("matvec", "matvec", f, rows); }
+bool takes_tiles(Format f, int64_t cols) {
+  return (f == Format::kFp8 || f == Format::kFp8Row) && cols > 0 && cols % gpu::kTileStep == 0;
+}
+KernelName tiles_kernel(Format f, int64_t rows) { return instance("tile", "tiles", f, rows); }
 KernelName matmul_kernel(Format f) { return instance("matmul", "matmul", f); }
 KernelName absorb_kernel(Format f) { return instance("mla", "absorb", f); }
 bool shared_joins(Format routed, Format shared) {
@@ -130,7 +134,8 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     const bool packed = routed && w.packed && can_pack(w.format, w.rows, w.cols);
     for (const int64_t rows : kBuckets) {
       if (!routed) {
-        add(specs, matvec_kernel(w.format, rows));
+        add(specs, takes_tiles(w.format, w.cols) ? tiles_kernel(w.format, rows)
+                                                 : matvec_kernel(w.format, rows));
         continue;
       }
       const bool down = contains(w.name, "down_proj");
@@ -184,8 +189,8 @@ std::string agreement_checks() {
 #define SPK_CONSTANT(name) constant(#name, gpu::name)
   SPK_SIZE(View), SPK_SIZE(IntView), SPK_SIZE(Matrix), SPK_SIZE(StepInfo), SPK_SIZE(EmbedArgs);
   SPK_SIZE(NormArgs), SPK_SIZE(AddArgs), SPK_SIZE(SwigluArgs), SPK_SIZE(NormGateArgs);
-  SPK_SIZE(HeadGateArgs), SPK_SIZE(ProductArgs), SPK_SIZE(ProductsArgs), SPK_SIZE(ConvArgs),
-      SPK_SIZE(KdaGateArgs);
+  SPK_SIZE(HeadGateArgs), SPK_SIZE(ProductArgs), SPK_SIZE(ProductsArgs), SPK_SIZE(TilesArgs),
+      SPK_SIZE(ConvArgs), SPK_SIZE(KdaGateArgs);
   SPK_SIZE(KdaArgs), SPK_SIZE(KdaBlockArgs), SPK_SIZE(FoldTailArgs), SPK_SIZE(FoldStateArgs),
       SPK_SIZE(KdaChunkArgs);
   SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
@@ -195,6 +200,7 @@ std::string agreement_checks() {
       SPK_SIZE(PackedArgs);
   SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
+  SPK_CONSTANT(kTileStep), SPK_CONSTANT(kTileGroup), SPK_CONSTANT(tile_blocks(1));
   SPK_CONSTANT(weight_rows(1)), SPK_CONSTANT(weight_rows(8)), SPK_CONSTANT(kMaxProducts);
   SPK_CONSTANT(kAbsorbColumns);
   SPK_CONSTANT(kTileRows), SPK_CONSTANT(kTileCols), SPK_CONSTANT(kTileDepth);

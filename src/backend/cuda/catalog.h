@@ -36,6 +36,10 @@ KernelSpec spec_of(const KernelName& name);
 KernelName embed_kernel(Format format);
 KernelName rms_norm_kernel(bool add);
 KernelName matvec_kernel(Format format, int64_t rows);
+// Whether products of up to eight rows with a matrix go through the matrix unit (tile.cuh), and the
+// kernel of those that do.
+bool takes_tiles(Format format, int64_t cols);
+KernelName tiles_kernel(Format format, int64_t rows);
 KernelName matmul_kernel(Format format);
 KernelName absorb_kernel(Format format);
 // Whether a shared expert of that format runs in the launches of the routed ones; else it is three

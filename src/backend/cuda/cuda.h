@@ -127,7 +127,9 @@ class CudaBackend final : public Backend {
   KernelId kernel_id(const KernelName& name);
 
   void product(const Rows& x, const Weight& w, const Rows& y, const Batch& batch);
-  int64_t stream_blocks(int64_t groups) const;
+  void launch_products(gpu::ProductsArgs& products, Format format, bool tiles,
+                       const gpu::Product* side, int64_t batches);
+  int64_t stream_blocks(int64_t groups, int64_t of_one = gpu::kStreamBlocks) const;
   void count(const Weight& w, int64_t part = 1, int64_t of = 1) {
     counters_.weight_bytes += static_cast<uint64_t>(w.bytes * part / of);
   }

@@ -4,6 +4,7 @@
 #include "base/types.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace spk::cuda {
@@ -12,10 +13,17 @@ namespace {
 constexpr int64_t kThreads = gpu::kThreads;
 
 int64_t blocks(int64_t n, int64_t per_block = kThreads) { return ceil_div(n, per_block); }
-int64_t groups_of(int64_t rows, int64_t bucket) {
-  return ceil_div(rows, gpu::group_rows(static_cast<int>(bucket)));
+// Groups of weight rows that blocks work off.
+int64_t groups_of(int64_t rows, int64_t bucket, bool tiles) {
+  return ceil_div(rows, tiles ? gpu::kTileGroup : gpu::group_rows(static_cast<int>(bucket)));
 }
 Format stored_format(const Weight& w) { return w.rows == 1 ? Format::kF32 : w.format; }
+// The matrix unit's kernel reads x in pairs. A place in memory, so the same for all row counts.
+bool use_tiles(const Weight& w, const Rows& x) {
+  return takes_tiles(stored_format(w), w.cols) && x.offset % 2 == 0 && x.stride % 2 == 0;
+}
+// A BF16 product this small goes along with the others of the same x.
+constexpr int64_t kMostSideRows = 256;
 
 }  // namespace
 
@@ -85,15 +93,30 @@ void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const B
   a.w_batch = batch.w_rows;
   a.x_batch = batch.x_cols;
   a.y_batch = batch.y_cols;
-  const int64_t bucket = row_bucket(x.rows);
-  a.groups = static_cast<int>(groups_of(rows, bucket));
-  launch(matvec_kernel(stored_format(w), bucket),
-         {stream_blocks(a.groups), batch.count, blocks(x.rows, gpu::kMaxRowsInvariant)}, kThreads,
-         a);
+  const bool tiles = use_tiles(w, x);
+  a.groups = static_cast<int>(groups_of(rows, row_bucket(x.rows), tiles));
+  launch_products(a, stored_format(w), tiles, nullptr, batch.count);
 }
 
-int64_t CudaBackend::stream_blocks(int64_t groups) const {
-  return std::min<int64_t>(groups, device_->info().multiprocessors * gpu::kStreamBlocks);
+void CudaBackend::launch_products(gpu::ProductsArgs& a, Format format, bool tiles,
+                                  const gpu::Product* side, int64_t batches) {
+  const int64_t bucket = row_bucket(a.n), z = blocks(a.n, gpu::kMaxRowsInvariant);
+  if (!tiles) {
+    launch(matvec_kernel(format, bucket), {stream_blocks(a.groups), batches, z}, kThreads, a);
+    return;
+  }
+  gpu::TilesArgs t{};
+  t.p = a;
+  if (side) {
+    t.side = *side;
+    t.side_blocks = static_cast<int>(groups_of(side->rows, bucket, false));
+  }
+  const int64_t own = stream_blocks(a.groups, gpu::tile_blocks(static_cast<int>(bucket)));
+  launch(tiles_kernel(format, bucket), {own + t.side_blocks, batches, z}, kThreads, t);
+}
+
+int64_t CudaBackend::stream_blocks(int64_t groups, int64_t of_one) const {
+  return std::min<int64_t>(groups, device_->info().multiprocessors * of_one);
 }
 
 void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
@@ -102,7 +125,8 @@ void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
   count(w);
 }
 
-// Matrices of one format are streamed by one launch, one behind the other.
+// Matrices of one format are streamed by one launch, one behind the other; a small BF16 one goes
+// along with those of the matrix unit.
 void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
                               std::span<const Rows> y) {
   SPK_CHECK(w.size() == y.size());
@@ -112,21 +136,32 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
   }
   const int64_t bucket = row_bucket(x.rows);
   std::vector<bool> done(w.size());
-  for (size_t first = 0; first < w.size(); ++first) {
-    if (done[first]) continue;
-    const Format format = stored_format(*w[first]);
-    gpu::ProductsArgs a{};
-    a.x = view_of(x);
-    a.n = static_cast<int>(x.rows);
-    for (size_t i = first; i < w.size() && a.count < gpu::kMaxProducts; ++i) {
-      if (done[i] || stored_format(*w[i]) != format) continue;
-      SPK_CHECK(x.cols == w[i]->cols && y[i].cols == w[i]->rows && x.rows == y[i].rows);
-      a.p[a.count++] = {matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows), a.groups};
-      a.groups += static_cast<int>(groups_of(w[i]->rows, bucket));
-      done[i] = true;
-      count(*w[i]);
+  const auto take = [&](size_t i, int first_group) {
+    SPK_CHECK(x.cols == w[i]->cols && y[i].cols == w[i]->rows && x.rows == y[i].rows);
+    done[i] = true;
+    count(*w[i]);
+    return gpu::Product{matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows),
+                        first_group};
+  };
+  // Those of the matrix unit first, so that the small one finds them.
+  for (const bool tiles : {true, false}) {
+    for (size_t first = 0; first < w.size(); ++first) {
+      if (done[first] || use_tiles(*w[first], x) != tiles) continue;
+      const Format format = stored_format(*w[first]);
+      gpu::ProductsArgs a{};
+      a.x = view_of(x);
+      a.n = static_cast<int>(x.rows);
+      for (size_t i = first; i < w.size() && a.count < gpu::kMaxProducts; ++i) {
+        if (done[i] || stored_format(*w[i]) != format) continue;
+        a.p[a.count++] = take(i, a.groups);
+        a.groups += static_cast<int>(groups_of(w[i]->rows, bucket, tiles));
+      }
+      std::optional<gpu::Product> side;
+      for (size_t i = 0; tiles && !side && i < w.size(); ++i)
+        if (!done[i] && stored_format(*w[i]) == Format::kBf16 && w[i]->rows <= kMostSideRows)
+          side = take(i, 0);
+      launch_products(a, format, tiles, side ? &*side : nullptr, 1);
     }
-    launch(matvec_kernel(format, bucket), {stream_blocks(a.groups)}, kThreads, a);
   }
 }
 void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
