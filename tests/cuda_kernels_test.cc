@@ -116,9 +116,9 @@ TEST(CudaKernels, PackedExpertsTakeThePlaceOfPlainOnes) {
 TEST(CudaKernels, DisagreementDoesNotCompile) {
   SPK_NEED_NVRTC();
   std::string checks = agreement_checks();
-  const std::string right = "spk::gpu::kSegment == 512";
+  const std::string right = "spk::gpu::kSegment == 128";
   ASSERT_NE(checks.find(right), std::string::npos);
-  checks.replace(checks.find(right), right.size(), "spk::gpu::kSegment == 511");
+  checks.replace(checks.find(right), right.size(), "spk::gpu::kSegment == 127");
   KernelCache cache("", kernel_sources(), checks);
   try {
     cache.get({"kernels/rows.cuh", "spk::gpu::add_rows<0>"}, "sm_90a");

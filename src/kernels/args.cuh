@@ -225,7 +225,7 @@ struct KdaChunkArgs {
 };
 
 // ---- mla.cuh ----
-constexpr int kSegment = 512;  // positions of one piece of attention: a grid of absolute positions
+constexpr int kSegment = 128;  // positions of one piece of attention: a grid of absolute positions
 constexpr int kAttendHeads = 4;  // heads of one block; they share the reads of the latents
 struct RopeTableArgs {
   const double* turns;  // [half] half turns per position: frequency / pi
@@ -261,7 +261,8 @@ struct AttendArgs {
   float* piece_top;  // [segments, rows, heads]
   float* piece_sum;
   const StepInfo* step;
-  int n, heads, nope, width, segments;
+  int n, heads, nope, width;
+  int unused = 0;
   float scale;
 };
 
@@ -336,6 +337,10 @@ struct SumNormArgs {
 constexpr int kQuantGroup = 32;      // columns that share a scale, of weights and activations
 constexpr int kPackedUnits = 32;     // gate/up pairs of a block: one group of the next activations
 constexpr int kPackedDownRows = 64;  // weight rows of a block of the last product
+// Of an FP8 shared expert's blocks in those launches: tiles one after the other, units, rows.
+constexpr int kSharedTiles = 2;
+constexpr int kSharedUnits = kSharedTiles * kTileGroup / 2;
+constexpr int kSharedDownRows = kSharedTiles * kTileGroup;
 // Activations as int8: codes [rows, cols]; of each group two words: the bits of its scale as float,
 // and where its sum starts (packed.cuh).
 struct QuantRows {

@@ -185,11 +185,20 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
     for (int j = 0; j < kColumns; ++j) {
       const int c = j * kThreads + t;
       if (c >= L) break;
-      for (int m = 0; m < count; ++m) {
-        const float value = row_of(a.latent, start + m)[c];
+      // Several positions are asked for before the first is used.
+      constexpr int kAtOnce = 8;
+      for (int m0 = 0; m0 < count; m0 += kAtOnce) {
+        float value[kAtOnce];
 #pragma unroll
-        for (int h = 0; h < kAttendHeads; ++h)
-          part[h][j] = fmaf(scores[h * kSegment + m], value, part[h][j]);
+        for (int m = 0; m < kAtOnce; ++m)
+          value[m] = m0 + m < count ? row_of(a.latent, start + m0 + m)[c] : 0.f;
+#pragma unroll
+        for (int m = 0; m < kAtOnce; ++m) {
+          if (m0 + m >= count) break;
+#pragma unroll
+          for (int h = 0; h < kAttendHeads; ++h)
+            part[h][j] = fmaf(scores[h * kSegment + m0 + m], value[m], part[h][j]);
+        }
       }
     }
 #pragma unroll

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "kernels/moe.cuh"
+#include "kernels/tile.cuh"
 
 namespace spk::gpu {
 
@@ -123,6 +124,10 @@ __global__ void __launch_bounds__(kThreads) few_items_and_rows(const PackedItems
 constexpr int kRowLanes = 8;                                        // of one weight row
 constexpr int kWarpRows = kWarp / kRowLanes;                        // of a load of the warp
 constexpr int packed_ahead(int rows) { return rows == 1 ? 5 : 4; }  // loads of a row in flight
+// Blocks of which the compiler keeps the registers free.
+constexpr int packed_blocks(int shared, int rows) {
+  return rows <= (shared == kMxfp4 ? 2 : 4) ? 2 : 1;
+}
 
 // Two weight rows of a lane, and what it has asked for of them.
 template <int A>
@@ -266,33 +271,112 @@ SPK_DEVICE void packed_down_rows(const Matrix& down, int first, const QuantRows&
 static_assert(kPackedUnits == kWarps * kWarpRows && kPackedDownRows == 2 * kPackedUnits, "");
 static_assert(kPackedUnits == kQuantGroup && kExpertRows <= kWarps, "");
 
-// Grid: blocks of the shared expert, which take longest, then those of the items. S: format of the
-// shared expert, which is packed too when it is MXFP4.
-template <int S, int R>
-__global__ void __launch_bounds__(kThreads, stream_blocks(R)) packed_up(const PackedArgs a) {
+// ---- the shared expert in FP8: through the matrix unit (tile.cuh) ----
+// Steps in flight: the registers are the routed experts'.
+constexpr int kSharedAhead = 3;
+// A block's tiles one after the other: few blocks, so that all of the launch run at once. `aim(k)`
+// is tile k's rows, `store(r, i, parts)` takes row r of it and row i of the bucket.
+template <int R, typename Aim, typename Store>
+SPK_DEVICE void shared_tiles(const TileShared<R>& shared, const TileSlice& slice, const View& x,
+                             int n, Aim&& aim, Store&& store) {
+  const int ahead = min(flight_steps<R, kSharedAhead>(slice.count), slice.count);
+  TileRows w = aim(0);
+  TileFlight<kFp8, kSharedAhead> flight;
+  flight.load(w, slice.first, 0, ahead);  // weights depend on nothing
   wait_for_previous();
-  SPK_SHARED(float4, stage, S == kMxfp4 ? 1 : R * staged_columns(R) / 4);
+  const float* from[R];
+#pragma unroll
+  for (int i = 0; i < R; ++i) from[i] = row_of(x, min(i, n - 1));
+  for (int k = 0; k < kSharedTiles; ++k) {
+    if (k + 1 == kSharedTiles) let_next_start();
+    tile_products<kFp8, R, kSharedAhead>(w, slice, from, n, k > 0 && slice.count <= tile_steps(R),
+                                         flight, shared, shared.parts);
+    if (k + 1 < kSharedTiles) {
+      w = aim(k + 1);
+      flight.load(w, slice.first, 0, ahead);
+    }
+    store(k, shared.parts);
+    __syncthreads();  // before the next tile's parts
+  }
+}
+// Eight rows of gate and the same ones of up are a tile.
+template <int R>
+SPK_DEVICE void shared_up_tiles(const ExpertsArgs& e, int block, int bucket,
+                                const TileShared<R>& shared) {
+  constexpr int kUnits = kTileGroup / 2;
+  const TileSlice slice = tile_slice(e.shared.gate.cols);
+  const int first = block * kSharedUnits, row0 = bucket * R, n = min(e.n - row0, R);
+  shared_tiles<R>(
+      shared, slice, {row_at(e.x, row0), e.x.stride}, n,
+      [&](int k) {
+        const int unit =
+            min(first + k * kUnits + static_cast<int>(threadIdx.x) % kWarp / 4, e.shared_width - 1);
+        const TileRows gate = tile_rows<kFp8>(e.shared.gate, unit, unit, slice.first);
+        const TileRows up = tile_rows<kFp8>(e.shared.up, unit, unit, slice.first);
+        return TileRows{gate.upper, up.lower, gate.upper_scales, up.lower_scales};
+      },
+      [&](int k, const float* parts) {
+        for (int t = threadIdx.x; t < kUnits * R; t += kThreads) {
+          const int i = t / kUnits, r = t % kUnits, unit = first + k * kUnits + r;
+          if (i >= n || unit >= e.shared_width) continue;
+          e.shared_act[static_cast<i64>(row0 + i) * e.shared_width + unit] = activate(
+              sum_of_parts<R>(parts, r, i), sum_of_parts<R>(parts, r + kUnits, i), e.shared_limit);
+        }
+      });
+}
+template <int R>
+SPK_DEVICE void shared_down_tiles(const ExpertsArgs& e, int block, int bucket,
+                                  const TileShared<R>& shared) {
+  const TileSlice slice = tile_slice(e.shared.down.cols);
+  const int first = block * kSharedDownRows, row0 = bucket * R, n = min(e.n - row0, R);
+  shared_tiles<R>(
+      shared, slice, {e.shared_act + static_cast<i64>(row0) * e.shared_width, e.shared_width}, n,
+      [&](int k) {
+        const int row = first + k * kTileGroup + static_cast<int>(threadIdx.x) % kWarp / 4;
+        return tile_rows<kFp8>(e.shared.down, min(row, e.hidden - 1),
+                               min(row + kTileGroup / 2, e.hidden - 1), slice.first);
+      },
+      [&](int k, const float* parts) {
+        for (int t = threadIdx.x; t < kTileGroup * R; t += kThreads) {
+          const int i = t / kTileGroup, r = t % kTileGroup, row = first + k * kTileGroup + r;
+          if (i < n && row < e.hidden)
+            e.shared_out[static_cast<i64>(row0 + i) * e.hidden + row] =
+                sum_of_parts<R>(parts, r, i);
+        }
+      });
+}
+// Shared memory of either kernel for those tiles; none where the shared expert is packed too.
+#define SPK_SHARED_TILES(name)                                                            \
+  SPK_SHARED(uint4, name##_words, S == kMxfp4 ? 1 : TileShared<R>::kStageWords / 4);      \
+  SPK_SHARED(float, name##_inverses, S == kMxfp4 ? 1 : TileShared<R>::kInverses);         \
+  SPK_SHARED(float, name##_parts, S == kMxfp4 ? 1 : TileShared<R>::kParts);               \
+  const TileShared<R> name = {reinterpret_cast<unsigned*>(name##_words), name##_inverses, \
+                              name##_parts}
+
+// Grid: blocks of the shared expert, then those of the items. S: format of the shared expert, which
+// is packed too when it is MXFP4, and else FP8.
+template <int S, int R>
+__global__ void __launch_bounds__(kThreads, packed_blocks(S, R)) packed_up(const PackedArgs a) {
+  static_assert(S == kMxfp4 || S == kFp8, "");
   SPK_SHARED(float, tile, R* kPackedUnits);
+  SPK_SHARED_TILES(shared);
   const ExpertsArgs& e = a.e;
   int block = blockIdx.x;
   ItemRows<R> rows;
   if (block < a.shared_blocks * a.shared_buckets) {
-    if (!shared_rows(e, block / a.shared_blocks, rows)) return;
+    const int bucket = block / a.shared_blocks;
     block %= a.shared_blocks;
     if constexpr (S == kMxfp4) {
+      wait_for_previous();
+      if (!shared_rows(e, bucket, rows)) return;
       packed_up_rows<R>(e.shared.gate, e.shared.up, block * kPackedUnits, a.x, rows.at, rows,
                         e.shared_limit, e.shared_act, a.shared_act, tile);
     } else {
-      const float* x[R];
-#pragma unroll
-      for (int i = 0; i < R; ++i) x[i] = row_of(e.x, rows.at[i]);
-      const int first =
-          (block * kWarps + static_cast<int>(threadIdx.x) / kWarp) * (weight_rows(R) / 2);
-      up_rows<S, R>(e.shared.gate, e.shared.up, first, e.shared_width, x, rows, stage, e.shared_act,
-                    e.shared_limit);
+      shared_up_tiles<R>(e, block, bucket, shared);
     }
     return;
   }
+  wait_for_previous();
   block -= a.shared_blocks * a.shared_buckets;
   int expert;
   if (!routed_rows(e, block / a.blocks, rows, expert)) return;
@@ -305,29 +389,31 @@ __global__ void __launch_bounds__(kThreads, stream_blocks(R)) packed_up(const Pa
 }
 
 template <int S, int R>
-__global__ void __launch_bounds__(kThreads, stream_blocks(R)) packed_down(const PackedArgs a) {
-  wait_for_previous();
-  SPK_SHARED(float4, stage, S == kMxfp4 ? 1 : R * staged_columns(R) / 4);
+__global__ void __launch_bounds__(kThreads, packed_blocks(S, R)) packed_down(const PackedArgs a) {
+  static_assert(S == kMxfp4 || S == kFp8, "");
+  SPK_SHARED_TILES(shared);
   const ExpertsArgs& e = a.e;
   int block = blockIdx.x;
   ItemRows<R> rows;
   if (block < a.shared_blocks * a.shared_buckets) {
-    if (!shared_rows(e, block / a.shared_blocks, rows)) return;
+    const int bucket = block / a.shared_blocks;
     block %= a.shared_blocks;
     if constexpr (S == kMxfp4) {
+      wait_for_previous();
+      if (!shared_rows(e, bucket, rows)) return;
       packed_down_rows<R>(e.shared.down, block * kPackedDownRows, a.shared_act, rows, e.shared_out);
     } else {
-      const int first = (block * kWarps + static_cast<int>(threadIdx.x) / kWarp) * weight_rows(R);
-      down_rows<S, R>(e.shared.down, first, e.hidden, e.shared_act, e.shared_width, rows, stage,
-                      e.shared_out);
+      shared_down_tiles<R>(e, block, bucket, shared);
     }
     return;
   }
+  wait_for_previous();
   block -= a.shared_blocks * a.shared_buckets;
   int expert;
   if (!routed_rows(e, block / a.blocks, rows, expert)) return;
   packed_down_rows<R>(e.experts[expert].down, block % a.blocks * kPackedDownRows, a.act, rows,
                       e.out);
 }
+#undef SPK_SHARED_TILES
 
 }  // namespace spk::gpu

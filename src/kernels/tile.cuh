@@ -62,73 +62,90 @@ struct TileStage {
   float* inverses;  // [tile_steps(R), R]
 };
 
-// Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane.
+// Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane; several
+// steps are asked for before the first is used.
 template <int R>
 SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int count,
                              const TileStage<R>& stage) {
   using S = TileStage<R>;
+  constexpr int kAtOnce = R <= 4 ? 5 : 2;
   const int lane = threadIdx.x % kWarp;
   // Columns 2 lane and 2 lane + 1: quarter lane / 8, plane lane / 4 % 2, word lane % 4.
-  const int at = lane / 4 % 2 * S::kPlane + lane / 8 * 4 + lane % 4;
+  unsigned* const to = stage.words + lane / 4 % 2 * S::kPlane + lane / 8 * 4 + lane % 4;
   __syncwarp();  // everyone is done with what is there
-  for (int s = 0; s < count; ++s) {
-    const int column = (first + s) * kTileStep + 2 * lane;
 #pragma unroll
-    for (int i = 0; i < R; ++i) {
-      if (i >= n) break;
-      const float2 v = *reinterpret_cast<const float2*>(x[i] + column);
-      const unsigned a = __float_as_uint(v.x) & 0x7fffffffu, b = __float_as_uint(v.y) & 0x7fffffffu;
-      float inverse;
-      const float factor = half_factor(warp_largest(max_of(a, b)), inverse);
-      const float low = v.x * factor, high = v.y * factor;
-      const unsigned hi = floats_to_halves(low, high);
-      float hi_low, hi_high;
-      halves_to_floats(hi, hi_low, hi_high);
-      unsigned* to = stage.words + s * S::kStep + 2 * i * 16 + at;
-      to[0] = hi;
-      to[16] = floats_to_halves((low - hi_low) * 2048.f, (high - hi_high) * 2048.f);
-      if (lane == 0) stage.inverses[s * R + i] = inverse;
+  for (int i = 0; i < R; ++i) {
+    if (i >= n) break;
+    const float* from = x[i] + first * kTileStep + 2 * lane;
+    for (int s0 = 0; s0 < count; s0 += kAtOnce) {
+      float2 v[kAtOnce];
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s)
+        v[s] = s0 + s < count ? *reinterpret_cast<const float2*>(from + (s0 + s) * kTileStep)
+                              : float2{0.f, 0.f};
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) {
+        if (s0 + s >= count) break;
+        float inverse;
+        const float factor =
+            half_factor(warp_largest(max_of(__float_as_uint(v[s].x) & 0x7fffffffu,
+                                            __float_as_uint(v[s].y) & 0x7fffffffu)),
+                        inverse);
+        const float low = v[s].x * factor, high = v[s].y * factor;
+        const unsigned hi = floats_to_halves(low, high);
+        float hi_low, hi_high;
+        halves_to_floats(hi, hi_low, hi_high);
+        unsigned* at = to + (s0 + s) * S::kStep + 2 * i * 16;
+        at[0] = hi;
+        at[16] = floats_to_halves((low - hi_low) * 2048.f, (high - hi_high) * 2048.f);
+        if (lane == 0) stage.inverses[(s0 + s) * R + i] = inverse;
+      }
     }
   }
   __syncwarp();
 }
 
 // ---- weights ----
-// The two weight rows of a lane, eight apart in the tile.
+// The two weight rows of a lane, eight apart in the tile: its quarter of the codes from the warp's
+// first step on, and the scales of the rows.
 struct TileRows {
-  Matrix m;
-  i64 upper, lower;
+  const unsigned char *upper, *lower;
+  const float *upper_scales, *lower_scales;
 };
+template <int F>
+SPK_DEVICE TileRows tile_rows(const Matrix& m, i64 upper, i64 lower, int first) {
+  const unsigned char* codes = m.codes + first * kTileStep + threadIdx.x % 4 * 16;
+  const float* scales = reinterpret_cast<const float*>(m.scales);
+  const int blocks = F == kFp8 ? (m.cols + 127) / 128 : 1, per_scale = F == kFp8 ? 128 : 1;
+  return {codes + upper * m.row_bytes, codes + lower * m.row_bytes,
+          scales + upper / per_scale * blocks, scales + lower / per_scale * blocks};
+}
 // The lane's codes of some steps, sixteen columns of each of its rows, and their scales.
 constexpr int kTileAhead = 5;
-template <int F>
+template <int F, int A>
 struct TileFlight {
-  uint4 codes[kTileAhead][2];
-  float scale[kTileAhead][2];
+  uint4 codes[A][2];
+  float scale[A][2];
 
-  SPK_DEVICE void load(const TileRows& w, int first, int count) {
-    const int quarter = threadIdx.x % 4;
-    const unsigned char* upper = w.m.codes + w.upper * w.m.row_bytes + quarter * 16;
-    const unsigned char* lower = w.m.codes + w.lower * w.m.row_bytes + quarter * 16;
+  // Steps from + 0 .. from + count of those of the warp, which begin at step `first`.
+  SPK_DEVICE void load(const TileRows& w, int first, int from, int count) {
+    const unsigned char *upper = w.upper + from * kTileStep, *lower = w.lower + from * kTileStep;
 #pragma unroll
-    for (int f = 0; f < kTileAhead; ++f) {
+    for (int f = 0; f < A; ++f) {
       if (f >= count) break;
-      const int column = (first + f) * kTileStep;
-      codes[f][0] = *reinterpret_cast<const uint4*>(upper + column);
-      codes[f][1] = *reinterpret_cast<const uint4*>(lower + column);
-      scale[f][0] = scale_of<F>(w.m, w.upper, column);
-      scale[f][1] = scale_of<F>(w.m, w.lower, column);
+      codes[f][0] = *reinterpret_cast<const uint4*>(upper + f * kTileStep);
+      codes[f][1] = *reinterpret_cast<const uint4*>(lower + f * kTileStep);
+      const int block = F == kFp8 ? (first + from + f) * kTileStep / 128 : 0;
+      scale[f][0] = w.upper_scales[block];
+      scale[f][1] = w.lower_scales[block];
     }
   }
 };
 
 // Eight codes of two rows each become the operand; `word` of the lane's sixteen columns.
 SPK_DEVICE void tile_operand(const uint4 (&codes)[2], int word, unsigned (&a)[4]) {
-  const unsigned u = word_of(codes[0], word), l = word_of(codes[1], word);
-  a[0] = e4m3_pair_to_halves(u & 0xffffu);
-  a[1] = e4m3_pair_to_halves(l & 0xffffu);
-  a[2] = e4m3_pair_to_halves(u >> 16);
-  a[3] = e4m3_pair_to_halves(l >> 16);
+  e4m3_word_to_halves(word_of(codes[0], word), a[0], a[2]);
+  e4m3_word_to_halves(word_of(codes[1], word), a[1], a[3]);
 }
 
 // One step: sum[h][k] of the lane's two weight rows h and row lane % 4 + 4 k of x.
@@ -187,38 +204,39 @@ SPK_DEVICE TileSlice tile_slice(int cols) {
   const int first = min(static_cast<int>(threadIdx.x) / kWarp * share, steps);
   return {first, min(share, steps - first)};
 }
-// Steps of a flight: as equal as they can be.
+// Steps of a flight: as equal as they can be, and not more than the stage holds.
+template <int R, int A>
 SPK_DEVICE int flight_steps(int count) {
-  const int flights = (count + kTileAhead - 1) / kTileAhead;
+  constexpr int kMost = A < tile_steps(R) ? A : tile_steps(R);
+  const int flights = (count + kMost - 1) / kMost;
   return flights == 0 ? 0 : (count + flights - 1) / flights;
 }
 
 // The block's sixteen weight rows times x: parts[warp][row][i], there after the barrier at the end.
 // `flight` holds the first steps already; `staged`: so does the stage with all of the warp's
 // columns.
-template <int F, int R>
-SPK_DEVICE void tile_products(const TileRows& w, const float* const (&x)[R], int n, bool staged,
-                              TileFlight<F>& flight, const TileShared<R>& shared, float* parts) {
+template <int F, int R, int A>
+SPK_DEVICE void tile_products(const TileRows& w, const TileSlice& slice, const float* const (&x)[R],
+                              int n, bool staged, TileFlight<F, A>& flight,
+                              const TileShared<R>& shared, float* parts) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const TileSlice slice = tile_slice(w.m.cols);
   const TileStage<R> stage = {shared.words + warp * tile_steps(R) * TileStage<R>::kStep,
                               shared.inverses + warp * tile_steps(R) * R};
-  const int ahead = flight_steps(slice.count);
+  const int ahead = flight_steps<R, A>(slice.count);
   float sum[2][2] = {};
   int held = 0, kept = staged ? slice.count : 0;  // steps in the stage: [held, kept)
   for (int at = 0; at < slice.count; at += ahead) {
     const int flying = min(ahead, slice.count - at);
-    if (at > 0) flight.load(w, slice.first + at, flying);
+    if (at > 0) flight.load(w, slice.first, at, flying);
+    if (at + flying > kept) {
+      held = at;
+      kept = min(at + tile_steps(R), slice.count);
+      stage_halves<R>(x, n, slice.first + held, kept - held, stage);
+    }
 #pragma unroll
-    for (int f = 0; f < kTileAhead; ++f) {
+    for (int f = 0; f < A; ++f) {
       if (f >= flying) break;
-      const int step = at + f;
-      if (step >= kept) {
-        held = step;
-        kept = min(step + tile_steps(R), slice.count);
-        stage_halves<R>(x, n, slice.first + held, kept - held, stage);
-      }
-      add_step<F, R>(flight.codes[f], flight.scale[f], step - held, stage, sum);
+      add_step<F, R>(flight.codes[f], flight.scale[f], at + f - held, stage, sum);
     }
   }
 #pragma unroll
@@ -246,16 +264,16 @@ struct TileTarget {
   View y;
   int first, rows;  // of the product: the tile's first one, and how many there are from it on
 };
-SPK_DEVICE TileTarget aim_tile(const ProductsArgs& a, int group, TileRows& w) {
-  // Constant indices only: another would copy the arguments to local memory.
-  Product p = a.p[0];
+template <int F>
+SPK_DEVICE TileTarget aim_tile(const ProductsArgs& a, int group, int first_step, TileRows& w) {
+  int at = 0;
 #pragma unroll
-  for (int k = 1; k < kMaxProducts; ++k)
-    if (k < a.count && group >= a.p[k].first_group) p = a.p[k];
+  for (int k = 1; k < kMaxProducts; ++k) at += k < a.count && group >= a.p[k].first_group ? 1 : 0;
+  const Product& p = a.p[at];
   const int first = (group - p.first_group) * kTileGroup;
   const int row = first + static_cast<int>(threadIdx.x) % kWarp / 4;
   const i64 base = p.first_row + blockIdx.y * a.w_batch;
-  w = {p.w, base + min(row, p.rows - 1), base + min(row + 8, p.rows - 1)};
+  w = tile_rows<F>(p.w, base + min(row, p.rows - 1), base + min(row + 8, p.rows - 1), first_step);
   return {p.y, first, p.rows - first};
 }
 
@@ -288,7 +306,8 @@ SPK_DEVICE void side_product(const Product& p, int group, const float* const (&x
 // Grid: (blocks that work off the groups in turns, batch, n / kMaxRowsInvariant). The last
 // side_blocks of the first take `side`, a BF16 product of the same x.
 template <int F, int R>
-__global__ void __launch_bounds__(kThreads, tile_blocks(R)) tiles(const TilesArgs t) {
+__global__ void __launch_bounds__(kThreads, tile_blocks(R))
+    tiles(const SPK_GRID_CONSTANT TilesArgs t) {
   const ProductsArgs& a = t.p;
   using S = TileShared<R>;
   SPK_SHARED(uint4, words, S::kStageWords / 4);
@@ -306,26 +325,26 @@ __global__ void __launch_bounds__(kThreads, tile_blocks(R)) tiles(const TilesArg
     return;
   }
   TileRows w;
-  TileFlight<F> flight;
+  TileFlight<F, kTileAhead> flight;
   int group = blockIdx.x;
-  TileTarget target = aim_tile(a, group, w);
-  const TileSlice slice = tile_slice(w.m.cols);
-  const int ahead = flight_steps(slice.count);
+  const TileSlice slice = tile_slice(a.p[0].w.cols);
+  const int ahead = flight_steps<R, kTileAhead>(slice.count);
+  TileTarget target = aim_tile<F>(a, group, slice.first, w);
   // Weights depend on nothing: the first are on their way while the kernel before still runs.
-  flight.load(w, slice.first, min(ahead, slice.count));
+  flight.load(w, slice.first, 0, min(ahead, slice.count));
   wait_for_previous();
   bool staged = false;
   for (int turn = 0;; turn = 1 - turn) {
     // Not before the last group: blocks of the next kernel take registers that this one could use.
     if (group + blocks >= a.groups) let_next_start();
     float* mine = parts + turn * S::kParts;
-    tile_products<F, R>(w, x, n, staged, flight, shared, mine);
+    tile_products<F, R, kTileAhead>(w, slice, x, n, staged, flight, shared, mine);
     staged = slice.count <= tile_steps(R);
     const TileTarget done = target;
     group += blocks;
     if (group < a.groups) {  // before this one's sums: memory should not wait for them
-      target = aim_tile(a, group, w);
-      flight.load(w, slice.first, min(ahead, slice.count));
+      target = aim_tile<F>(a, group, slice.first, w);
+      flight.load(w, slice.first, 0, min(ahead, slice.count));
     }
     for (int e = threadIdx.x; e < kTileGroup * R; e += kThreads) {
       const int i = e / kTileGroup, r = e % kTileGroup;

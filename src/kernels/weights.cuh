@@ -63,6 +63,17 @@ SPK_DEVICE unsigned e4m3_pair_to_halves(unsigned codes) {
   return (bytes & 0x80008000u) | (bytes >> 1 & 0x3f803f80u);
 #endif
 }
+// A word of four: its lower two and its upper two, without a shift where the hardware converts.
+SPK_DEVICE void e4m3_word_to_halves(unsigned word, unsigned& low, unsigned& high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; cvt.rn.f16x2.e4m3x2 %1, b;}"
+      : "=r"(low), "=r"(high)
+      : "r"(word));
+#else
+  low = e4m3_pair_to_halves(word & 0xffffu);
+  high = e4m3_pair_to_halves(word >> 16);
+#endif
+}
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 constexpr float kE4m3Half = 1.f;
 #else
@@ -78,8 +89,10 @@ SPK_DEVICE void decode(unsigned word, float (&out)[Codec<F>::kNumbers / 4]) {
     out[0] = __uint_as_float(word << 16);
     out[1] = __uint_as_float(word & 0xffff0000u);
   } else if constexpr (F == kFp8 || F == kFp8Row) {
-    halves_to_floats(e4m3_pair_to_halves(word & 0xffffu), out[0], out[1]);
-    halves_to_floats(e4m3_pair_to_halves(word >> 16), out[2], out[3]);
+    unsigned low, high;
+    e4m3_word_to_halves(word, low, high);
+    halves_to_floats(low, out[0], out[1]);
+    halves_to_floats(high, out[2], out[3]);
   } else if constexpr (F == kMxfp4) {
     // Nibbles k and k + 4 to the top of the two halves; as halves they are 2^14 too small.
 #pragma unroll

@@ -209,7 +209,8 @@ std::string agreement_checks() {
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kSumNormThreads), SPK_CONSTANT(kSumNormColumns),
       SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
   SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
-  SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kPiece), SPK_CONSTANT(kPiecesPerBlock);
+  SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kSharedTiles), SPK_CONSTANT(kPiece),
+      SPK_CONSTANT(kPiecesPerBlock);
 #undef SPK_SIZE
 #undef SPK_CONSTANT
   return text;

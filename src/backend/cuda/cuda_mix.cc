@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kThreads = gpu::kThreads;
 constexpr int64_t kLeastRopeRows = 16;
+constexpr int64_t kSegmentsAtOnce = 8;
 
 int64_t blocks(int64_t n, int64_t per_block = kThreads) { return ceil_div(n, per_block); }
 
@@ -228,7 +229,6 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   a.heads = static_cast<int>(heads);
   a.nope = static_cast<int>(shape_.nope);
   a.width = static_cast<int>(shape_.nope + shape_.rope);
-  a.segments = static_cast<int>(segments);
   a.scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
   if (q.rows > gpu::kMaxRowsInvariant) {
@@ -248,7 +248,9 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
     launch(attend_kernel(shape_, false), {1, head_blocks, q.rows}, kThreads, a);
     return;
   }
-  launch(attend_kernel(shape_, true), {segments, head_blocks, q.rows}, kThreads, a);
+  // Room for some more segments, whose blocks end at once: fewer graphs as a context grows.
+  launch(attend_kernel(shape_, true), {round_up(segments, kSegmentsAtOnce), head_blocks, q.rows},
+         kThreads, a);
   launch(attend_merge_kernel(shape_), {heads, q.rows}, kThreads, a);
 }
 

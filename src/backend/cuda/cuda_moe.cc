@@ -113,8 +113,10 @@ void CudaBackend::plan_run(const Rows& h, const Moe& moe, ExpertRun& run, Sectio
   // exists.
   const bool has_shared = shared_width > 0;
   const auto joins = [](Format routed, bool packed, const Weight& shared) {
-    // Beside packed ones an MXFP4 matrix runs packed too.
-    const bool fits = !packed || shared.format != Format::kMxfp4 || shared.packed;
+    // Beside packed ones an MXFP4 matrix runs packed too, an FP8 one on the matrix unit.
+    const bool fits =
+        !packed ||
+        (shared.format == Format::kMxfp4 ? shared.packed : takes_tiles(shared.format, shared.cols));
     return fits && shared_joins(routed, shared.format);
   };
   const bool joined = has_shared && joins(table.up_format, table.up_packed, moe.shared.gate) &&
@@ -252,7 +254,7 @@ void CudaBackend::run_up(const ExpertTable& table, const ExpertRun& run) {
   const int64_t per_group = gpu::group_rows(static_cast<int>(run.bucket)) / 2;
   if (table.up_packed) {
     const Format shared = joined ? run.shared_up_format : Format::kMxfp4;
-    const int64_t units = shared == Format::kMxfp4 ? gpu::kPackedUnits : per_group;
+    const int64_t units = shared == Format::kMxfp4 ? gpu::kPackedUnits : gpu::kSharedUnits;
     launch_packed(packed_up_kernel(shared, run.bucket), run, blocks(a.shared_width, units),
                   blocks(a.width, gpu::kPackedUnits));
     return;
@@ -272,7 +274,7 @@ void CudaBackend::run_down(const ExpertTable& table, const ExpertRun& run) {
   const int64_t per_group = gpu::group_rows(static_cast<int>(run.bucket));
   if (table.down_packed) {
     const Format shared = joined ? run.shared_down_format : Format::kMxfp4;
-    const int64_t rows = shared == Format::kMxfp4 ? gpu::kPackedDownRows : per_group;
+    const int64_t rows = shared == Format::kMxfp4 ? gpu::kPackedDownRows : gpu::kSharedDownRows;
     launch_packed(packed_down_kernel(shared, run.bucket), run, blocks(a.hidden, rows),
                   blocks(a.hidden, gpu::kPackedDownRows));
     return;
