@@ -279,23 +279,22 @@ constexpr int kSharedAhead = 3;
 template <int R, typename Aim, typename Store>
 SPK_DEVICE void shared_tiles(const TileShared<R>& shared, const TileSlice& slice, const View& x,
                              int n, Aim&& aim, Store&& store) {
-  const int ahead = min(flight_steps<R, kSharedAhead>(slice.count), slice.count);
   TileRows w = aim(0);
   TileFlight<kFp8, kSharedAhead> flight;
-  flight.load(w, slice.first, 0, ahead);  // weights depend on nothing
+  flight.start(w, slice.first, flight_steps<R, kSharedAhead>(slice.count));
   wait_for_previous();
   const float* from[R];
 #pragma unroll
   for (int i = 0; i < R; ++i) from[i] = row_of(x, min(i, n - 1));
   for (int k = 0; k < kSharedTiles; ++k) {
-    if (k + 1 == kSharedTiles) let_next_start();
-    tile_products<kFp8, R, kSharedAhead>(w, slice, from, n, k > 0 && slice.count <= tile_steps(R),
-                                         flight, shared, shared.parts);
-    if (k + 1 < kSharedTiles) {
-      w = aim(k + 1);
-      flight.load(w, slice.first, 0, ahead);
-    }
+    const bool more = k + 1 < kSharedTiles;
+    if (!more) let_next_start();
+    const TileRows next = more ? aim(k + 1) : w;
+    tile_products<kFp8, R, kSharedAhead>(w, next, more, slice, from, n,
+                                         k > 0 && slice.count <= tile_steps(R), flight, shared,
+                                         shared.parts);
     store(k, shared.parts);
+    w = next;
     __syncthreads();  // before the next tile's parts
   }
 }

@@ -62,8 +62,8 @@ struct TileStage {
   float* inverses;  // [tile_steps(R), R]
 };
 
-// Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane; several
-// steps are asked for before the first is used.
+// Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane, read one
+// by one, since rows may lie anywhere; several steps are asked for before the first is used.
 template <int R>
 SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int count,
                              const TileStage<R>& stage) {
@@ -81,7 +81,7 @@ SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int c
       float2 v[kAtOnce];
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s)
-        v[s] = s0 + s < count ? *reinterpret_cast<const float2*>(from + (s0 + s) * kTileStep)
+        v[s] = s0 + s < count ? float2{from[(s0 + s) * kTileStep], from[(s0 + s) * kTileStep + 1]}
                               : float2{0.f, 0.f};
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
@@ -127,18 +127,18 @@ struct TileFlight {
   uint4 codes[A][2];
   float scale[A][2];
 
-  // Steps from + 0 .. from + count of those of the warp, which begin at step `first`.
-  SPK_DEVICE void load(const TileRows& w, int first, int from, int count) {
-    const unsigned char *upper = w.upper + from * kTileStep, *lower = w.lower + from * kTileStep;
+  // Step `at` of the warp's, which begin at step `first` of the row, to place f.
+  SPK_DEVICE void load(int f, const TileRows& w, int first, int at) {
+    codes[f][0] = *reinterpret_cast<const uint4*>(w.upper + at * kTileStep);
+    codes[f][1] = *reinterpret_cast<const uint4*>(w.lower + at * kTileStep);
+    const int block = F == kFp8 ? (first + at) * kTileStep / 128 : 0;
+    scale[f][0] = w.upper_scales[block];
+    scale[f][1] = w.lower_scales[block];
+  }
+  SPK_DEVICE void start(const TileRows& w, int first, int count) {
 #pragma unroll
-    for (int f = 0; f < A; ++f) {
-      if (f >= count) break;
-      codes[f][0] = *reinterpret_cast<const uint4*>(upper + f * kTileStep);
-      codes[f][1] = *reinterpret_cast<const uint4*>(lower + f * kTileStep);
-      const int block = F == kFp8 ? (first + from + f) * kTileStep / 128 : 0;
-      scale[f][0] = w.upper_scales[block];
-      scale[f][1] = w.lower_scales[block];
-    }
+    for (int f = 0; f < A; ++f)
+      if (f < count) load(f, w, first, f);
   }
 };
 
@@ -213,12 +213,14 @@ SPK_DEVICE int flight_steps(int count) {
 }
 
 // The block's sixteen weight rows times x: parts[warp][row][i], there after the barrier at the end.
-// `flight` holds the first steps already; `staged`: so does the stage with all of the warp's
-// columns.
+// `flight` holds the first steps already, and at the end, with `more`, those of `next`: a place is
+// filled again as soon as it is used, so that memory never waits. `staged`: so does the stage with
+// all of the warp's columns.
 template <int F, int R, int A>
-SPK_DEVICE void tile_products(const TileRows& w, const TileSlice& slice, const float* const (&x)[R],
-                              int n, bool staged, TileFlight<F, A>& flight,
-                              const TileShared<R>& shared, float* parts) {
+SPK_DEVICE void tile_products(const TileRows& w, const TileRows& next, bool more,
+                              const TileSlice& slice, const float* const (&x)[R], int n,
+                              bool staged, TileFlight<F, A>& flight, const TileShared<R>& shared,
+                              float* parts) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const TileStage<R> stage = {shared.words + warp * tile_steps(R) * TileStage<R>::kStep,
                               shared.inverses + warp * tile_steps(R) * R};
@@ -227,7 +229,6 @@ SPK_DEVICE void tile_products(const TileRows& w, const TileSlice& slice, const f
   int held = 0, kept = staged ? slice.count : 0;  // steps in the stage: [held, kept)
   for (int at = 0; at < slice.count; at += ahead) {
     const int flying = min(ahead, slice.count - at);
-    if (at > 0) flight.load(w, slice.first, at, flying);
     if (at + flying > kept) {
       held = at;
       kept = min(at + tile_steps(R), slice.count);
@@ -237,6 +238,12 @@ SPK_DEVICE void tile_products(const TileRows& w, const TileSlice& slice, const f
     for (int f = 0; f < A; ++f) {
       if (f >= flying) break;
       add_step<F, R>(flight.codes[f], flight.scale[f], at + f - held, stage, sum);
+      const int after = at + ahead + f;
+      if (after < slice.count) {
+        flight.load(f, w, slice.first, after);
+      } else if (more) {
+        flight.load(f, next, slice.first, f);
+      }
     }
   }
 #pragma unroll
@@ -328,31 +335,30 @@ __global__ void __launch_bounds__(kThreads, tile_blocks(R))
   TileFlight<F, kTileAhead> flight;
   int group = blockIdx.x;
   const TileSlice slice = tile_slice(a.p[0].w.cols);
-  const int ahead = flight_steps<R, kTileAhead>(slice.count);
   TileTarget target = aim_tile<F>(a, group, slice.first, w);
   // Weights depend on nothing: the first are on their way while the kernel before still runs.
-  flight.load(w, slice.first, 0, min(ahead, slice.count));
+  flight.start(w, slice.first, flight_steps<R, kTileAhead>(slice.count));
   wait_for_previous();
   bool staged = false;
   for (int turn = 0;; turn = 1 - turn) {
-    // Not before the last group: blocks of the next kernel take registers that this one could use.
-    if (group + blocks >= a.groups) let_next_start();
-    float* mine = parts + turn * S::kParts;
-    tile_products<F, R, kTileAhead>(w, slice, x, n, staged, flight, shared, mine);
-    staged = slice.count <= tile_steps(R);
-    const TileTarget done = target;
     group += blocks;
-    if (group < a.groups) {  // before this one's sums: memory should not wait for them
-      target = aim_tile<F>(a, group, slice.first, w);
-      flight.load(w, slice.first, 0, min(ahead, slice.count));
-    }
+    const bool more = group < a.groups;
+    // Not before the last group: blocks of the next kernel take registers that this one could use.
+    if (!more) let_next_start();
+    const TileTarget now = target;
+    TileRows next = w;
+    if (more) target = aim_tile<F>(a, group, slice.first, next);
+    float* mine = parts + turn * S::kParts;
+    tile_products<F, R, kTileAhead>(w, next, more, slice, x, n, staged, flight, shared, mine);
+    staged = slice.count <= tile_steps(R);
     for (int e = threadIdx.x; e < kTileGroup * R; e += kThreads) {
       const int i = e / kTileGroup, r = e % kTileGroup;
-      if (i < n && r < done.rows)
-        (row_at(done.y, row0 + i) + blockIdx.y * a.y_batch)[done.first + r] =
+      if (i < n && r < now.rows)
+        (row_at(now.y, row0 + i) + blockIdx.y * a.y_batch)[now.first + r] =
             sum_of_parts<R>(mine, r, i);
     }
-    if (group >= a.groups) break;
+    if (!more) break;
+    w = next;
   }
 }
 

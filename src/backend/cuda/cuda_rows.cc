@@ -18,10 +18,7 @@ int64_t groups_of(int64_t rows, int64_t bucket, bool tiles) {
   return ceil_div(rows, tiles ? gpu::kTileGroup : gpu::group_rows(static_cast<int>(bucket)));
 }
 Format stored_format(const Weight& w) { return w.rows == 1 ? Format::kF32 : w.format; }
-// The matrix unit's kernel reads x in pairs. A place in memory, so the same for all row counts.
-bool use_tiles(const Weight& w, const Rows& x) {
-  return takes_tiles(stored_format(w), w.cols) && x.offset % 2 == 0 && x.stride % 2 == 0;
-}
+bool use_tiles(const Weight& w) { return takes_tiles(stored_format(w), w.cols); }
 // A BF16 product this small goes along with the others of the same x.
 constexpr int64_t kMostSideRows = 256;
 
@@ -93,7 +90,7 @@ void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const B
   a.w_batch = batch.w_rows;
   a.x_batch = batch.x_cols;
   a.y_batch = batch.y_cols;
-  const bool tiles = use_tiles(w, x);
+  const bool tiles = use_tiles(w);
   a.groups = static_cast<int>(groups_of(rows, row_bucket(x.rows), tiles));
   launch_products(a, stored_format(w), tiles, nullptr, batch.count);
 }
@@ -146,7 +143,7 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
   // Those of the matrix unit first, so that the small one finds them.
   for (const bool tiles : {true, false}) {
     for (size_t first = 0; first < w.size(); ++first) {
-      if (done[first] || use_tiles(*w[first], x) != tiles) continue;
+      if (done[first] || use_tiles(*w[first]) != tiles) continue;
       const Format format = stored_format(*w[first]);
       gpu::ProductsArgs a{};
       a.x = view_of(x);
