@@ -216,7 +216,7 @@ TEST(CudaFusedMoe, EqualsTheVerbs) {
                                               ? std::vector<int64_t>{1, 3}
                                               : std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8};
   for (const auto& [kernel, shared] : cases) {
-    MoeLayer m(test::expert_shape(320, 64, 96), kernel, shared);
+    MoeLayer m(test::expert_shape(320, 64, 128), kernel, shared);
     const int64_t columns = m.v.shape().top_k + 3;
     std::vector<int32_t> routes;
     for (int64_t i = 0; i < kMaxVerify * columns; ++i)
