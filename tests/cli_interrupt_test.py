@@ -19,14 +19,9 @@ from conftest import SPARKLING
 SOON = 20  # seconds; none of the verbs below would end by itself in less than a minute
 
 
-def start(*arguments, prepare=lambda: None, **options):
-    """A program that may be interrupted, also where the tests run as a shell's background job, which ignores SIGINT."""
-    def before():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        prepare()
-
+def start(*arguments, **options):
     return subprocess.Popen([str(SPARKLING), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, preexec_fn=before, **options)  # fmt: skip
+                            stderr=subprocess.PIPE, **options)  # fmt: skip
 
 
 def wait_for(condition, process):
@@ -89,7 +84,7 @@ def test_a_limit_of_file_size_is_an_error_with_a_message(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
 
-    process = start("logits", "--tokens", ",".join(["1"] * 50), "-o", tmp_path / "l.npy", prepare=limit)
+    process = start("logits", "--tokens", ",".join(["1"] * 50), "-o", tmp_path / "l.npy", preexec_fn=limit)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1 and b"File too large" in said and b"l.npy" in said
     assert os.listdir(tmp_path) == []

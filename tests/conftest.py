@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -19,6 +20,13 @@ SPARKLING = pathlib.Path(os.environ.get("SPARKLING", ROOT / "build" / "sparkling
 sys.path.insert(0, str(ROOT / "tools"))
 import check_skips  # noqa: E402  (needs the path above)
 import random_checkpoint  # noqa: E402
+
+# A signal that is ignored stays so in every program that is started: SIGHUP under nohup, SIGINT in a shell's background
+# job. Tests send these and expect what they do by default. A handler that does nothing keeps pytest itself as it was, and
+# the system puts the default in its place in each new program.
+for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(_signal) == signal.SIG_IGN:
+        signal.signal(_signal, lambda *_: None)
 
 
 def check_wording(done):
