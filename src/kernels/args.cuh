@@ -54,6 +54,20 @@ struct StepInfo {
   int unused = 0;
 };
 
+// Weights that launches behind this one read: blocks that have nothing else to do ask for them
+// (common.cuh).
+constexpr int kMaxStretches = 16;
+constexpr int kPieceBytes = 2048;  // of one request
+struct Stretch {
+  const unsigned char* data;
+  i64 bytes;  // a multiple of 16
+};
+struct NextWeights {
+  Stretch stretch[kMaxStretches];
+  int count;
+  int blocks;  // behind the launch's own ones
+};
+
 // ---- rows.cuh ----
 struct EmbedArgs {
   Matrix table;
@@ -194,9 +208,10 @@ struct KdaBlockArgs {
   View tail, record_in, record_k, record_u, record_g;
   const StepInfo* step;
   int n;
+  int heads;
   float lower_bound;
   float eps;
-  int unused = 0;
+  NextWeights next;
 };
 struct FoldTailArgs {
   View tail, record;
@@ -364,6 +379,7 @@ struct RouteItemsArgs {  // route.cuh
   int* arrived;    // rows that are done; 0 between launches
   int x_blocks;    // of one row
   int unused = 0;
+  NextWeights next;
 };
 struct PackedArgs {
   ExpertsArgs e;         // act null: the last product reads `act` below

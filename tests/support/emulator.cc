@@ -90,6 +90,7 @@ spk_fiber_start:
 namespace spk::emu {
 
 Context* current = nullptr;
+Asked* asked = nullptr;
 
 namespace {
 

@@ -16,6 +16,8 @@
 #include <functional>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace spk::emu {
 
@@ -38,6 +40,10 @@ const uint64_t* exchange(uint64_t value);
 // A block's own memory for one declaration in the source, from a 48 KiB arena.
 void* shared_memory(const void* declaration, size_t bytes);
 
+// What kernels have asked to be brought into the L2, where a test wants to know.
+using Asked = std::vector<std::pair<const unsigned char*, int>>;
+extern Asked* asked;
+
 template <typename T>
 T shuffle(T value, int lane) {
   static_assert(sizeof(T) <= 8);
@@ -56,10 +62,13 @@ inline int lane() { return static_cast<int>(current->thread.x % 32); }
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define threadIdx (::spk::emu::current->thread)
 #define blockIdx (::spk::emu::current->block)
 #define blockDim (::spk::emu::current->block_size)
 #define gridDim (::spk::emu::current->grid)
+#define SPK_ASKED(at, bytes) \
+  if (::spk::emu::asked) ::spk::emu::asked->emplace_back(at, bytes)
 #define SPK_SHARED(type, name, count)       \
   static const char name##_declaration = 0; \
   type* const name =                        \

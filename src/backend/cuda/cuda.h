@@ -172,8 +172,14 @@ class CudaBackend final : public Backend {
   void launch_sum();
   bool add_pending(const Rows& x, const Rows& o);
   bool norm_pending(const Rows& x, const Weight& w, const Rows& y);
-  void fused_kda(const Kda& w, const LayerState& state, const Scratch& t);
+  void fused_kda(const Layer& layer, const LayerState& state, const Scratch& t);
   void fused_moe(const Moe& w, const Scratch& t);
+  // What idle blocks of a launch ask for: these weights, at most so many bytes; and how many of
+  // them there are beside `own` blocks.
+  gpu::NextWeights ahead(std::span<const Weight* const> weights, int64_t most) const;
+  void set_idle(gpu::NextWeights& next, int64_t own) const;
+  // Products that begin: what the experts before them could have asked for.
+  void note_products(std::span<const Weight* const> weights);
 
   // ---- memory ----
   void check_limit(size_t bytes, std::string_view label) const;
@@ -218,6 +224,10 @@ class CudaBackend final : public Backend {
   std::map<const void*, ExpertTable> expert_tables_;  // by the first expert's codes
   std::vector<float> floats_;                         // of reads and writes
   std::optional<PendingSum> pending_;
+  // Products behind the experts of a layer, by its router's codes; learnt once, so that launches
+  // stay the same.
+  std::map<const void*, gpu::NextWeights> behind_experts_;
+  const void* learning_ = nullptr;  // the router whose next products are still to come
 };
 
 // Bytes from one row of codes to the next on the device.

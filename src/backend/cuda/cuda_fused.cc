@@ -1,16 +1,21 @@
 // Launches that do the work of several verbs of a decode step, with the verbs' bits.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/expert_run.h"
+#include "backend/cuda/next_weights.h"
 #include "backend/cuda/work.h"
 #include "base/error.h"
 #include "base/types.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spk::cuda {
 namespace {
 
 constexpr int64_t kThreads = gpu::kThreads;
+// Beside KDA: the output projection, the router and the shared expert of flash are 19 MB. Beside a
+// route as much of the next layer's products as stays while the experts stream past.
+constexpr int64_t kBesideKda = int64_t{24} << 20, kBesideRoute = int64_t{16} << 20;
 
 bool same(const Rows& a, const Rows& b) {
   return a.buffer.handle == b.buffer.handle && a.offset == b.offset && a.rows == b.rows &&
@@ -33,12 +38,13 @@ FusionPlan CudaBackend::plan() const {
 void CudaBackend::fused(Block block, const Layer& layer, const LayerState& state,
                         const Scratch& t) {
   SPK_CHECK(t.h.rows <= kMaxVerify && plan().fused[static_cast<int>(block)]);
-  block == Block::kKda ? fused_kda(layer.kda, state, t) : fused_moe(layer.moe, t);
+  block == Block::kKda ? fused_kda(layer, state, t) : fused_moe(layer.moe, t);
 }
 
 // ---- KDA ----
 
-void CudaBackend::fused_kda(const Kda& w, const LayerState& state, const Scratch& t) {
+void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const Scratch& t) {
+  const Kda& w = layer.kda;
   const int64_t n = shape_.heads * shape_.head_dim;
   const Rows q = t.q.slice_cols(0, n), k = t.k.slice_cols(0, n), v = t.v.slice_cols(0, n);
   const Rows o = t.mix.slice_cols(0, n);
@@ -66,9 +72,14 @@ void CudaBackend::fused_kda(const Kda& w, const LayerState& state, const Scratch
   a.record_g = view_of(state.record_g);
   a.step = step_info();
   a.n = static_cast<int>(q.rows);
+  a.heads = static_cast<int>(shape_.heads);
   a.lower_bound = static_cast<float>(shape_.kda_lower_bound);
   a.eps = static_cast<float>(shape_.eps);
-  launch(kda_block_kernel(shape_), {shape_.heads},
+  const Ffn& f = layer.is_moe ? layer.moe.shared : layer.ffn;
+  const Weight* const behind[] = {&w.o, &layer.moe.router, &f.gate, &f.up, &f.down};
+  a.next = ahead(behind, kBesideKda);
+  set_idle(a.next, shape_.heads);
+  launch(kda_block_kernel(shape_), {shape_.heads + a.next.blocks},
          gpu::kda_block_threads(static_cast<int>(shape_.head_dim)), a);
   count_tails(state);
   count_states(state);
@@ -105,11 +116,37 @@ void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
   const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
   // Without packed experts no row is quantised: no columns, no blocks.
   a.x_blocks = static_cast<int>(ceil_div(run.x.cols, gpu::kQuantGroup * threads / gpu::kWarp));
-  launch(plain_kernel("route", "route_items"), {n * (1 + a.x_blocks)}, threads, a);
+  const int64_t own = n * (1 + a.x_blocks);
+  if (const auto known = behind_experts_.find(w.router.data.handle); known != behind_experts_.end())
+    a.next = known->second;
+  set_idle(a.next, own);
+  launch(plain_kernel("route", "route_items"), {own + a.next.blocks}, threads, a);
   run_experts(t.h, w, table, run);
   count_shared(w);
+  if (!behind_experts_.contains(w.router.data.handle)) learning_ = w.router.data.handle;
   pending_ = PendingSum{sum_args(run, t.route_weight, t.o), t.o, {}};
 }
+
+// ---- weights asked for ahead ----
+
+// Half of the L2 at most: the rest is for what the launches themselves read.
+gpu::NextWeights CudaBackend::ahead(std::span<const Weight* const> weights, int64_t most) const {
+  if (!options_.prefetch) return {};
+  return next_weights(weights, std::min(most, static_cast<int64_t>(device_->info().l2) / 2));
+}
+
+void CudaBackend::set_idle(gpu::NextWeights& next, int64_t own) const {
+  const int64_t idle = std::max<int64_t>(device_->info().multiprocessors - own, 1);
+  next.blocks = next.count > 0 ? static_cast<int>(idle) : 0;
+}
+
+void CudaBackend::note_products(std::span<const Weight* const> weights) {
+  if (!learning_) return;
+  behind_experts_.emplace(learning_, ahead(weights, kBesideRoute));
+  learning_ = nullptr;
+}
+
+// ---- the pending sum ----
 
 // As the verbs would have done it.
 void CudaBackend::launch_sum() {

@@ -127,6 +127,7 @@ void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
 void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
                               std::span<const Rows> y) {
   SPK_CHECK(w.size() == y.size());
+  note_products(w);
   if (x.rows > gpu::kMaxRowsInvariant) {
     for (size_t i = 0; i < w.size(); ++i) matmul(x, *w[i], y[i]);
     return;
@@ -163,7 +164,9 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
 }
 void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
   ++counters_.heads[static_cast<int>(head.format())];
-  matmul(hidden, weight_of(head), y);
+  const Weight* const w = &weight_of(head);
+  note_products({&w, 1});
+  matmul(hidden, *w, y);
 }
 
 // W_UV of kv_b: one product a head.
