@@ -65,18 +65,25 @@ __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
   SPK_SHARED(float, parts, kWarps* kAbsorbColumns);
   start_after_previous();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, h = blockIdx.y;
-  const int c0 = blockIdx.x * kAbsorbColumns + lane;
+  const int c0 = blockIdx.x * kAbsorbColumns + lane * kPerLane;
   const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, kMaxRowsInvariant);
   const int share = (a.nope + kWarps - 1) / kWarps;
   const int first = warp * share, last = min(first + share, a.nope);
   float sum[kMaxRowsInvariant][kPerLane] = {};
-#pragma unroll 4
+#pragma unroll 8
   for (int m = first; m < last; ++m) {
+    const i64 row = static_cast<i64>(h) * a.per_head + m;
     float w[kPerLane];
+    if constexpr (F == kFp8) {
+      // Four columns are one word; rows are padded to whole ones.
+      const int at = min(c0, (a.latent - 1) / kPerLane * kPerLane);
+      decode<F>(*reinterpret_cast<const unsigned*>(a.w.codes + row * a.w.row_bytes + at), w);
+      const float scale = scale_of<F>(a.w, row, at) * decode_factor<F>();
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j) {
-      const int c = min(c0 + j * kWarp, a.latent - 1);
-      w[j] = weight_at<F>(a.w, static_cast<i64>(h) * a.per_head + m, c);
+      for (int j = 0; j < kPerLane; ++j) w[j] *= scale;
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) w[j] = weight_at<F>(a.w, row, min(c0 + j, a.latent - 1));
     }
 #pragma unroll
     for (int i = 0; i < kMaxRowsInvariant; ++i) {
@@ -90,7 +97,8 @@ __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
   for (int i = 0; i < kMaxRowsInvariant; ++i) {
     if (i >= n) break;
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j) parts[warp * kAbsorbColumns + j * kWarp + lane] = sum[i][j];
+    for (int j = 0; j < kPerLane; ++j)
+      parts[warp * kAbsorbColumns + lane * kPerLane + j] = sum[i][j];
     __syncthreads();
     for (int t = threadIdx.x; t < kAbsorbColumns; t += kThreads) {
       float total = parts[t];
@@ -123,8 +131,11 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
   start_after_previous();
   constexpr int kWidth = L + P;
   constexpr int kColumns = (L + kThreads - 1) / kThreads;  // of z, per thread
+  // Positions that are asked for before the first is used.
+  constexpr int kScoresAtOnce = 2, kPositionsAtOnce = 8;
+  static_assert(kAttendHeads == 4, "scores of a position are one float4");
   SPK_SHARED(float, query, kAttendHeads* kWidth);
-  SPK_SHARED(float, scores, kAttendHeads* kSegment);
+  SPK_SHARED(float, scores, kSegment* kAttendHeads);  // of a position: its heads
   SPK_SHARED(float, tops, kAttendHeads);
   SPK_SHARED(float, sums, kAttendHeads);
   const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp;
@@ -145,33 +156,46 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
     const i64 start = static_cast<i64>(segment) * kSegment;
     const int count = static_cast<int>(seen - start < kSegment ? seen - start : kSegment);
     if (kSplit && count <= 0) return;  // the whole block: this row ends before
-    for (int m = warp; m < count; m += kWarps) {
-      const float* c = row_of(a.latent, start + m);
-      float dot[kAttendHeads] = {};
+    for (int m = warp; m < count; m += kWarps * kScoresAtOnce) {
+      const float* c[kScoresAtOnce];
+#pragma unroll
+      for (int p = 0; p < kScoresAtOnce; ++p)
+        c[p] = row_of(a.latent, start + min(m + p * kWarps, count - 1));
+      float dot[kScoresAtOnce][kAttendHeads] = {};
 #pragma unroll
       for (int j = 0; j < (kWidth + kWarp - 1) / kWarp; ++j) {
         const int e = j * kWarp + lane;
         if (kWidth % kWarp != 0 && e >= kWidth) break;
-        const float value = c[e];
+        float value[kScoresAtOnce];
 #pragma unroll
-        for (int h = 0; h < kAttendHeads; ++h) dot[h] = fmaf(query[h * kWidth + e], value, dot[h]);
+        for (int p = 0; p < kScoresAtOnce; ++p) value[p] = c[p][e];
+#pragma unroll
+        for (int h = 0; h < kAttendHeads; ++h) {
+          const float q = query[h * kWidth + e];
+#pragma unroll
+          for (int p = 0; p < kScoresAtOnce; ++p) dot[p][h] = fmaf(q, value[p], dot[p][h]);
+        }
       }
 #pragma unroll
-      for (int h = 0; h < kAttendHeads; ++h) {
-        dot[h] = warp_sum(dot[h]);
-        if (lane == 0) scores[h * kSegment + m] = dot[h] * a.scale;
+      for (int p = 0; p < kScoresAtOnce; ++p) {
+#pragma unroll
+        for (int h = 0; h < kAttendHeads; ++h) {
+          dot[p][h] = warp_sum(dot[p][h]);
+          if (lane == 0 && m + p * kWarps < count)
+            scores[(m + p * kWarps) * kAttendHeads + h] = dot[p][h] * a.scale;
+        }
       }
     }
     __syncthreads();
     if (warp < kAttendHeads) {
-      float* s = scores + warp * kSegment;
-      float top = s[0];
-      for (int m = lane; m < count; m += kWarp) top = s[m] > top ? s[m] : top;
+      const auto score = [&](int m) -> float& { return scores[m * kAttendHeads + warp]; };
+      float top = score(0);
+      for (int m = lane; m < count; m += kWarp) top = score(m) > top ? score(m) : top;
       top = warp_max(top);
       float sum = 0.f;
       for (int m = lane; m < count; m += kWarp) {
-        s[m] = expf(s[m] - top);
-        sum += s[m];
+        score(m) = expf(score(m) - top);
+        sum += score(m);
       }
       sum = warp_sum(sum);
       if (lane == 0) {
@@ -181,23 +205,26 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
     }
     __syncthreads();
     float part[kAttendHeads][kColumns] = {};
+    for (int m0 = 0; m0 < count; m0 += kPositionsAtOnce) {
+      float value[kPositionsAtOnce][kColumns];
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      const int c = j * kThreads + t;
-      if (c >= L) break;
-      // Several positions are asked for before the first is used.
-      constexpr int kAtOnce = 8;
-      for (int m0 = 0; m0 < count; m0 += kAtOnce) {
-        float value[kAtOnce];
+      for (int m = 0; m < kPositionsAtOnce; ++m) {
 #pragma unroll
-        for (int m = 0; m < kAtOnce; ++m)
-          value[m] = m0 + m < count ? row_of(a.latent, start + m0 + m)[c] : 0.f;
+        for (int j = 0; j < kColumns; ++j) {
+          const int c = j * kThreads + t;
+          value[m][j] = m0 + m < count && c < L ? row_of(a.latent, start + m0 + m)[c] : 0.f;
+        }
+      }
 #pragma unroll
-        for (int m = 0; m < kAtOnce; ++m) {
-          if (m0 + m >= count) break;
+      for (int m = 0; m < kPositionsAtOnce; ++m) {
+        if (m0 + m >= count) break;
+        const float4 weight = reinterpret_cast<const float4*>(scores)[m0 + m];
 #pragma unroll
-          for (int h = 0; h < kAttendHeads; ++h)
-            part[h][j] = fmaf(scores[h * kSegment + m0 + m], value[m], part[h][j]);
+        for (int j = 0; j < kColumns; ++j) {
+          part[0][j] = fmaf(weight.x, value[m][j], part[0][j]);
+          part[1][j] = fmaf(weight.y, value[m][j], part[1][j]);
+          part[2][j] = fmaf(weight.z, value[m][j], part[2][j]);
+          part[3][j] = fmaf(weight.w, value[m][j], part[3][j]);
         }
       }
     }
@@ -240,30 +267,76 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
   }
 }
 
-// Grid: (heads, rows): the second launch of the split form.
+// Grid: (heads, rows): the second launch of the split form. The factors of the merges depend on the
+// segments' largest scores alone, so they are made for many segments at once; then the sums follow
+// one another.
 template <int L>
 __global__ void __launch_bounds__(kThreads) attend_merge(const AttendArgs a) {
   start_after_previous();
-  const int h = blockIdx.x, row = blockIdx.y;
+  constexpr int kColumns = (L + kThreads - 1) / kThreads, kAtOnce = 8;
+  SPK_SHARED(float, tops, kThreads);  // of the segments up to this one
+  SPK_SHARED(float, keeps, kThreads);
+  SPK_SHARED(float, takes, kThreads);
+  SPK_SHARED(float, sums, kThreads);
+  const int h = blockIdx.x, row = blockIdx.y, t = threadIdx.x;
   const i64 seen = a.step->first_position + row + 1;
   const int segments = static_cast<int>((seen + kSegment - 1) / kSegment);
-  for (int c = threadIdx.x; c < L; c += kThreads) {
-    Softmax total = {0.f, 0.f};
-    float z = 0.f;
-    for (int segment = 0; segment < segments; ++segment) {
-      const i64 piece = (static_cast<i64>(segment) * a.n + row) * a.heads + h;
-      const Softmax from = {a.piece_top[piece], a.piece_sum[piece]};
-      const float value = a.piece_z[piece * L + c];
-      if (segment == 0) {
-        total = from;
-        z = value;
-        continue;
-      }
-      float keep, take;
-      merge_softmax(total, from, keep, take);
-      z = fmaf(take, value, keep * z);
+  const auto piece = [&](int segment) {
+    return (static_cast<i64>(segment) * a.n + row) * a.heads + h;
+  };
+  float z[kColumns] = {}, total = 0.f, top_before = 0.f;
+  for (int first = 0; first < segments; first += kThreads) {
+    const int count = min(segments - first, kThreads);
+    const float own = t < count ? a.piece_top[piece(first + t)] : __uint_as_float(0xff800000u);
+    sums[t] = t < count ? a.piece_sum[piece(first + t)] : 0.f;
+    tops[t] = own;
+    __syncthreads();
+    for (int d = 1; d < kThreads; d *= 2) {  // running maxima
+      const float other = t >= d ? tops[t - d] : own;
+      __syncthreads();
+      tops[t] = other > tops[t] ? other : tops[t];
+      __syncthreads();
     }
-    row_at(a.z, row)[static_cast<i64>(h) * L + c] = z * (1.f / total.sum);
+    const auto top_up_to = [&](int i) {
+      const float here = tops[i];
+      return first > 0 && top_before > here ? top_before : here;
+    };
+    // As merge_softmax has them; the first segment is taken as it is.
+    if (t < count) {
+      const float top = top_up_to(t);
+      const float before = t > 0 ? top_up_to(t - 1) : top_before;
+      keeps[t] = first + t == 0 ? 0.f : expf(before - top);
+      takes[t] = first + t == 0 ? 1.f : expf(own - top);
+    }
+    const float top_behind = top_up_to(count - 1);
+    __syncthreads();
+    for (int i0 = 0; i0 < count; i0 += kAtOnce) {
+      float value[kAtOnce][kColumns];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) {
+          const int c = j * kThreads + t;
+          value[i][j] = i0 + i < count && c < L ? a.piece_z[piece(first + i0 + i) * L + c] : 0.f;
+        }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (i0 + i >= count) break;
+        const bool only = first + i0 + i == 0;
+        const float keep = keeps[i0 + i], take = takes[i0 + i], sum = sums[i0 + i];
+        total = only ? sum : fmaf(total, keep, sum * take);
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j)
+          z[j] = only ? value[i][j] : fmaf(take, value[i][j], keep * z[j]);
+      }
+    }
+    top_before = top_behind;
+    __syncthreads();  // before the next segments' tops
+  }
+#pragma unroll
+  for (int j = 0; j < kColumns; ++j) {
+    const int c = j * kThreads + t;
+    if (c < L) row_at(a.z, row)[static_cast<i64>(h) * L + c] = z[j] * (1.f / total);
   }
 }
 
