@@ -381,6 +381,13 @@ struct RouteItemsArgs {  // route.cuh
   int unused = 0;
   NextWeights next;
 };
+// ---- front.cuh ----
+constexpr int kFrontColumns = 4096;  // of a row
+struct FrontArgs {
+  NormArgs norm;  // with addition
+  Matrix router;
+  RouteItemsArgs route;  // arrived: blocks that are done; no blocks that quantise
+};
 struct PackedArgs {
   ExpertsArgs e;         // act null: the last product reads `act` below
   QuantRows x;           // [rows, hidden]

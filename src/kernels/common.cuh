@@ -14,13 +14,6 @@
 #define SPK_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #endif
 #define SPK_DEVICE __device__ __forceinline__
-// An argument that may be indexed by what is no constant: without the word it would be copied to
-// local memory first.
-#if defined(__CUDA_ARCH__)
-#define SPK_GRID_CONSTANT __grid_constant__
-#else
-#define SPK_GRID_CONSTANT
-#endif
 // For kernels that need many registers: without the promise of one block the compiler spills some
 // to make room for a third.
 #define SPK_MANY_REGISTERS __launch_bounds__(kThreads, 1)

@@ -127,12 +127,13 @@ SPK_DEVICE void merge_softmax(Softmax& to, const Softmax& from, float& keep, flo
 
 // Grid: (segments, heads / kAttendHeads, rows) when split, else (1, heads / kAttendHeads, rows).
 template <int L, int P, bool kSplit>
-__global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
+__global__ void __launch_bounds__(kThreads, 2) attend(const AttendArgs a) {
   start_after_previous();
   constexpr int kWidth = L + P;
   constexpr int kColumns = (L + kThreads - 1) / kThreads;  // of z, per thread
   // Positions that are asked for before the first is used.
-  constexpr int kScoresAtOnce = 2, kPositionsAtOnce = 8;
+  constexpr int kScoresAtOnce = 2, kPositionsAtOnce = 16;
+  constexpr int kPerLane = (kWidth + kWarp - 1) / kWarp;
   static_assert(kAttendHeads == 4, "scores of a position are one float4");
   SPK_SHARED(float, query, kAttendHeads* kWidth);
   SPK_SHARED(float, scores, kSegment* kAttendHeads);  // of a position: its heads
@@ -161,19 +162,24 @@ __global__ void __launch_bounds__(kThreads) attend(const AttendArgs a) {
 #pragma unroll
       for (int p = 0; p < kScoresAtOnce; ++p)
         c[p] = row_of(a.latent, start + min(m + p * kWarps, count - 1));
+      float value[kScoresAtOnce][kPerLane];
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const int e = j * kWarp + lane;
+#pragma unroll
+        for (int p = 0; p < kScoresAtOnce; ++p)
+          value[p][j] = kWidth % kWarp == 0 || e < kWidth ? c[p][e] : 0.f;
+      }
       float dot[kScoresAtOnce][kAttendHeads] = {};
 #pragma unroll
-      for (int j = 0; j < (kWidth + kWarp - 1) / kWarp; ++j) {
+      for (int j = 0; j < kPerLane; ++j) {
         const int e = j * kWarp + lane;
         if (kWidth % kWarp != 0 && e >= kWidth) break;
-        float value[kScoresAtOnce];
-#pragma unroll
-        for (int p = 0; p < kScoresAtOnce; ++p) value[p] = c[p][e];
 #pragma unroll
         for (int h = 0; h < kAttendHeads; ++h) {
           const float q = query[h * kWidth + e];
 #pragma unroll
-          for (int p = 0; p < kScoresAtOnce; ++p) dot[p][h] = fmaf(q, value[p], dot[p][h]);
+          for (int p = 0; p < kScoresAtOnce; ++p) dot[p][h] = fmaf(q, value[p][j], dot[p][h]);
         }
       }
 #pragma unroll

@@ -40,15 +40,36 @@ SPK_DEVICE void score_groups(const RouteArgs& a, const float* biased, float out,
   }
 }
 
+// Shared memory of a choice.
+struct RouteMemory {
+  unsigned long long* list;  // [kMaxExperts] value, then the lower index
+  float* biased;             // [kMaxExperts]
+  float* sigmoid_of;         // [kMaxExperts]
+  float* group;              // [kMaxGroups]
+  unsigned* best_of;         // [kMaxExperts / kWarp]
+  int* listed;
+};
+constexpr int kRouteWords = 4 * kMaxExperts + kMaxGroups + kMaxExperts / kWarp + 4;
+SPK_DEVICE RouteMemory route_memory(float4* memory) {
+  float* const words = reinterpret_cast<float*>(memory);
+  float* const group = words + 4 * kMaxExperts;
+  unsigned* const best_of = reinterpret_cast<unsigned*>(group + kMaxGroups);
+  return {reinterpret_cast<unsigned long long*>(memory),
+          words + 2 * kMaxExperts,
+          words + 3 * kMaxExperts,
+          group,
+          best_of,
+          reinterpret_cast<int*>(best_of + kMaxExperts / kWarp)};
+}
+
 // One row, by a block of at least as many threads as there are experts and kThreads. `bias`: of the
 // thread's expert. slots[k], shared: the expert in slot k.
-SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots) {
-  SPK_SHARED(float, biased, kMaxExperts);
-  SPK_SHARED(float, sigmoid_of, kMaxExperts);
-  SPK_SHARED(float, group, kMaxGroups);
-  SPK_SHARED(unsigned, best_of, kMaxExperts / kWarp);
-  SPK_SHARED(unsigned long long, list, kMaxExperts);  // value, then the lower index
-  SPK_SHARED(int, listed, 1);
+SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
+                          const RouteMemory& m) {
+  float *const biased = m.biased, *const sigmoid_of = m.sigmoid_of, *const group = m.group;
+  unsigned* const best_of = m.best_of;
+  unsigned long long* const list = m.list;
+  int* const listed = m.listed;
   const float kOut = __uint_as_float(0xff800000u);  // minus infinity: biased scores may be negative
   const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp;
   float value = kOut;
@@ -116,9 +137,10 @@ template <int = 0>
 __global__ void __launch_bounds__(kMaxExperts) route(const RouteArgs a) {
   let_next_start();
   SPK_SHARED(int, slots, kMaxTopK);
+  SPK_SHARED(float4, memory, kRouteWords / 4);
   const float bias = bias_of(a);
   wait_for_previous();
-  route_row(a, bias, blockIdx.x, slots);
+  route_row(a, bias, blockIdx.x, slots, route_memory(memory));
 }
 
 // For up to eight rows, with the items and quantised rows: what few_items_and_rows or
@@ -129,6 +151,7 @@ __global__ void __launch_bounds__(kMaxExperts)
     route_items(const __grid_constant__ RouteItemsArgs a) {
   let_next_start();
   SPK_SHARED(int, slots, kMaxTopK);
+  SPK_SHARED(float4, memory, kRouteWords / 4);
   SPK_SHARED(int, arrived_before, 1);
   const int t = threadIdx.x, row = blockIdx.x;
   if (const int own = a.route.n * (1 + a.x_blocks); row >= own) {
@@ -143,7 +166,7 @@ __global__ void __launch_bounds__(kMaxExperts)
     quantise_block(a.x, block % a.x_blocks, block / a.x_blocks);
     return;
   }
-  route_row(a.route, bias, row, slots);
+  route_row(a.route, bias, row, slots, route_memory(memory));
   if (a.route.n == 1) {
     few_items(a.items, t < a.route.top_k ? slots[t] : kNobody);
     return;

@@ -314,7 +314,7 @@ SPK_DEVICE void side_product(const Product& p, int group, const float* const (&x
 // side_blocks of the first take `side`, a BF16 product of the same x.
 template <int F, int R>
 __global__ void __launch_bounds__(kThreads, tile_blocks(R))
-    tiles(const SPK_GRID_CONSTANT TilesArgs t) {
+    tiles(const __grid_constant__ TilesArgs t) {
   const ProductsArgs& a = t.p;
   using S = TileShared<R>;
   SPK_SHARED(uint4, words, S::kStageWords / 4);

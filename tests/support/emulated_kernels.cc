@@ -6,6 +6,7 @@
 // The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
 // unroll, which no pragma of GCC's can.)
 #include "kernels/choose.cuh"
+#include "kernels/front.cuh"
 #include "kernels/kda_block.cuh"
 #include "kernels/kda_chunk.cuh"
 #include "kernels/matmul.cuh"
@@ -59,6 +60,8 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_PRODUCTS(3);
     SPK_PRODUCTS(4);
     SPK_PRODUCTS(5);
+    SPK_KERNEL(front<0, 256>), SPK_KERNEL(front<0, 512>);
+    SPK_KERNEL(front<1, 256>), SPK_KERNEL(front<1, 512>);
     SPK_TILES(2);
     SPK_TILES(5);
     SPK_EXPERTS(0, 0);

@@ -71,6 +71,14 @@ bool takes_tiles(Format f, int64_t cols) {
   return (f == Format::kFp8 || f == Format::kFp8Row) && cols > 0 && cols % gpu::kTileStep == 0;
 }
 KernelName tiles_kernel(Format f, int64_t rows) { return instance("tile", "tiles", f, rows); }
+bool has_front(Format f, int64_t cols, int64_t experts) {
+  constexpr int64_t kNumbers = 8;  // of a lane's sixteen bytes of BF16; F32 has half
+  return (f == Format::kBf16 || f == Format::kF32) && cols % kNumbers == 0 &&
+         cols % gpu::kQuantGroup == 0 && experts <= 512;
+}
+KernelName front_kernel(Format f, int64_t threads) {
+  return instance("front", "front", f, threads);
+}
 KernelName matmul_kernel(Format f) { return instance("matmul", "matmul", f); }
 KernelName absorb_kernel(Format f) { return instance("mla", "absorb", f); }
 bool shared_joins(Format routed, Format shared) {
@@ -150,6 +158,8 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     if (packed)
       for (const char* name : {"quantise_rows", "few_items_and_rows"})
         add(specs, plain_kernel("packed", name));
+    if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts))
+      add(specs, front_kernel(w.format, gpu::route_threads(static_cast<int>(s.experts))));
     if (contains(w.name, "kv_b_proj")) add(specs, absorb_kernel(w.format));
     if (!routed) add(specs, matmul_kernel(w.format));
   }
@@ -196,8 +206,8 @@ std::string agreement_checks() {
   SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
-  SPK_SIZE(QuantRows), SPK_SIZE(PackedItemsArgs), SPK_SIZE(NextWeights), SPK_SIZE(RouteItemsArgs),
-      SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs);
+  SPK_SIZE(QuantRows), SPK_SIZE(FrontArgs), SPK_SIZE(PackedItemsArgs), SPK_SIZE(NextWeights),
+      SPK_SIZE(RouteItemsArgs), SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs);
   SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(kTileStep), SPK_CONSTANT(kTileGroup), SPK_CONSTANT(tile_blocks(1));

@@ -40,6 +40,9 @@ KernelName matvec_kernel(Format format, int64_t rows);
 // kernel of those that do.
 bool takes_tiles(Format format, int64_t cols);
 KernelName tiles_kernel(Format format, int64_t rows);
+// Whether there is a kernel for norm, router and choice of a row at once (front.cuh), and which.
+bool has_front(Format router, int64_t cols, int64_t experts);
+KernelName front_kernel(Format router, int64_t threads);
 KernelName matmul_kernel(Format format);
 KernelName absorb_kernel(Format format);
 // Whether a shared expert of that format runs in the launches of the routed ones; else it is three

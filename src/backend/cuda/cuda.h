@@ -168,8 +168,17 @@ class CudaBackend final : public Backend {
   };
   void flush_sum() {
     if (pending_) launch_sum();
+    if (pending_norm_) launch_norm();
   }
   void launch_sum();
+  // A norm behind the mixer, which the experts' first launch may make for itself.
+  struct PendingNorm {
+    gpu::NormArgs args;
+    Rows y;
+  };
+  void launch_norm();
+  bool hold_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y);
+  bool front(const Moe& w, const gpu::RouteItemsArgs& route, const Rows& h);
   bool add_pending(const Rows& x, const Rows& o);
   bool norm_pending(const Rows& x, const Weight& w, const Rows& y);
   void fused_kda(const Layer& layer, const LayerState& state, const Scratch& t);
@@ -224,6 +233,7 @@ class CudaBackend final : public Backend {
   std::map<const void*, ExpertTable> expert_tables_;  // by the first expert's codes
   std::vector<float> floats_;                         // of reads and writes
   std::optional<PendingSum> pending_;
+  std::optional<PendingNorm> pending_norm_;
   // Products behind the experts of a layer, by its router's codes; learnt once, so that launches
   // stay the same.
   std::map<const void*, gpu::NextWeights> behind_experts_;

@@ -107,20 +107,22 @@ void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
                       n,
                       shape_.experts,
                       shape_.experts};
-  matmul(t.h, w.router, products);
   gpu::RouteItemsArgs a{};
   a.route = route_args(products, w, forced, ids, t.route_weight);
   a.items = items_args(ids, table, run);
   a.x = {view_of(t.h), run.x};
   a.arrived = pointer_to<int>(rows_routed_);
-  const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
-  // Without packed experts no row is quantised: no columns, no blocks.
-  a.x_blocks = static_cast<int>(ceil_div(run.x.cols, gpu::kQuantGroup * threads / gpu::kWarp));
-  const int64_t own = n * (1 + a.x_blocks);
   if (const auto known = behind_experts_.find(w.router.data.handle); known != behind_experts_.end())
     a.next = known->second;
-  set_idle(a.next, own);
-  launch(plain_kernel("route", "route_items"), {own + a.next.blocks}, threads, a);
+  if (!front(w, a, t.h)) {
+    matmul(t.h, w.router, products);
+    const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
+    // Without packed experts no row is quantised: no columns, no blocks.
+    a.x_blocks = static_cast<int>(ceil_div(run.x.cols, gpu::kQuantGroup * threads / gpu::kWarp));
+    const int64_t own = n * (1 + a.x_blocks);
+    set_idle(a.next, own);
+    launch(plain_kernel("route", "route_items"), {own + a.next.blocks}, threads, a);
+  }
   run_experts(t.h, w, table, run);
   count_shared(w);
   if (!behind_experts_.contains(w.router.data.handle)) learning_ = w.router.data.handle;
@@ -147,6 +149,36 @@ void CudaBackend::note_products(std::span<const Weight* const> weights) {
 }
 
 // ---- the pending sum ----
+
+// Only what has the experts behind it gains: a norm that nobody takes is a launch as before.
+bool CudaBackend::hold_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) {
+  if (!options_.fuse || step_.kind == StepKind::kPrefill || x.rows != 1 ||
+      x.cols > gpu::kFrontColumns)
+    return false;
+  flush_sum();
+  pending_norm_ = PendingNorm{{view_of(x), view_of(o), view_of(y), floats_of(w),
+                               static_cast<int>(x.cols), static_cast<float>(shape_.eps)},
+                              y};
+  return true;
+}
+
+void CudaBackend::launch_norm() {
+  const PendingNorm p = *std::exchange(pending_norm_, std::nullopt);
+  launch(rms_norm_kernel(true), {p.y.rows}, kThreads, p.args);
+}
+
+bool CudaBackend::front(const Moe& w, const gpu::RouteItemsArgs& route, const Rows& h) {
+  if (!pending_norm_ || !same(h, pending_norm_->y) ||
+      !has_front(w.router.format, w.router.cols, shape_.experts))
+    return false;
+  gpu::FrontArgs a{std::exchange(pending_norm_, std::nullopt)->args, matrix_of(w.router), route};
+  const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
+  const int64_t own = ceil_div(shape_.experts, threads / gpu::kWarp);
+  set_idle(a.route.next, own);
+  launch(front_kernel(w.router.format, threads), {own + a.route.next.blocks}, threads, a);
+  count(w.router);
+  return true;
+}
 
 // As the verbs would have done it.
 void CudaBackend::launch_sum() {

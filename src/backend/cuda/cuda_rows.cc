@@ -42,6 +42,7 @@ void CudaBackend::rms_norm(const Rows& x, const Weight& w, const Rows& y) {
                        static_cast<float>(shape_.eps)});
 }
 void CudaBackend::add_rms_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) {
+  if (hold_norm(x, o, w, y)) return;
   launch(rms_norm_kernel(true), {x.rows}, kThreads,
          gpu::NormArgs{view_of(x), view_of(o), view_of(y), floats_of(w), static_cast<int>(x.cols),
                        static_cast<float>(shape_.eps)});
