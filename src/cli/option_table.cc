@@ -66,7 +66,7 @@ void add_model(Table& t, Options& o) {
             m.memory = s;
           });
   t.value("--moe", "plain|packed",
-          "how the experts run; packed: int8 activations, fast only (fast on a CPU: packed, else "
+          "how the experts run; packed: int8 activations, fast only (fast: packed, else "
           "plain)",
           [&m](const std::string& s) {
             check_available(s, kMoe, kMoeNow);

@@ -247,21 +247,21 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.backend = options.backend;
   engine.precision = options.precision;
   // `reference` computes in double whatever is asked for.
-  const bool cuda = options.backend == "cuda";  // packed when asked: its gain is not measured
+  const bool cuda = options.backend == "cuda";
   const bool fast = options.precision == PrecisionMode::kFast && options.backend != "reference";
   if (options.moe == "packed" && !fast) {
     fail_usage(
         "--moe packed: expected --precision fast and a back end other than reference, found ",
         options.precision == PrecisionMode::kFast ? "--backend reference" : "--precision exact");
   }
-  const bool packed = options.moe.empty() ? fast && !cuda : options.moe == "packed";
+  const bool packed = options.moe.empty() ? fast : options.moe == "packed";
   engine.device.moe = packed ? MoeKernel::kPacked : MoeKernel::kPlain;
   engine.head = options.lm_head.empty() ? (fast ? HeadFormat::kFp8 : HeadFormat::kStored)
                                         : parse_head_format(options.lm_head);
   engine.device.threads = options.threads;
   engine.device.graphs = device_switch("SPARKLING_GRAPHS", "on", "off");
   engine.device.fuse = device_switch("SPARKLING_FUSE", "on", "off");
-  engine.device.prefetch = device_switch("SPARKLING_PREFETCH", "on", "off");
+  engine.device.prefetch = !device_switch("SPARKLING_PREFETCH", "off", "on");
   engine.device.device_sampler = device_switch("SPARKLING_SAMPLER", "device", "host");
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;

@@ -382,7 +382,7 @@ struct RouteItemsArgs {  // route.cuh
   NextWeights next;
 };
 // ---- front.cuh ----
-constexpr int kFrontColumns = 4096;  // of a row
+constexpr int kFrontColumns = 3072;  // of a row
 struct FrontArgs {
   NormArgs norm;  // with addition
   Matrix router;

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) latent_append(const LatentAppendArgs
 // kMaxRowsInvariant).
 template <int F>
 __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
-  constexpr int kPerLane = kAbsorbColumns / kWarp;
+  constexpr int kPerLane = kAbsorbColumns / kWarp, kAtOnce = 8;
   SPK_SHARED(float, parts, kWarps* kAbsorbColumns);
   start_after_previous();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, h = blockIdx.y;
@@ -70,27 +70,47 @@ __global__ void __launch_bounds__(kThreads) absorb(const AbsorbArgs a) {
   const int share = (a.nope + kWarps - 1) / kWarps;
   const int first = warp * share, last = min(first + share, a.nope);
   float sum[kMaxRowsInvariant][kPerLane] = {};
-#pragma unroll 8
-  for (int m = first; m < last; ++m) {
-    const i64 row = static_cast<i64>(h) * a.per_head + m;
-    float w[kPerLane];
+  const auto weight_row = [&](int m) { return static_cast<i64>(h) * a.per_head + m; };
+  for (int m0 = first; m0 < last; m0 += kAtOnce) {
+    // Four columns of FP8 are one word, and rows are padded to whole ones. All of them are asked
+    // for before the first is used.
+    [[maybe_unused]] unsigned word[kAtOnce];
+    [[maybe_unused]] float scale[kAtOnce];
+    [[maybe_unused]] const int at = min(c0, (a.latent - 1) / kPerLane * kPerLane);
     if constexpr (F == kFp8) {
-      // Four columns are one word; rows are padded to whole ones.
-      const int at = min(c0, (a.latent - 1) / kPerLane * kPerLane);
-      decode<F>(*reinterpret_cast<const unsigned*>(a.w.codes + row * a.w.row_bytes + at), w);
-      const float scale = scale_of<F>(a.w, row, at) * decode_factor<F>();
 #pragma unroll
-      for (int j = 0; j < kPerLane; ++j) w[j] *= scale;
-    } else {
+      for (int k = 0; k < kAtOnce; ++k) {
+        const i64 row = weight_row(min(m0 + k, last - 1));
+        word[k] = *reinterpret_cast<const unsigned*>(a.w.codes + row * a.w.row_bytes + at);
+        scale[k] = scale_of<F>(a.w, row, at) * decode_factor<F>();
+      }
+    }
+    float w[kAtOnce][kPerLane];
 #pragma unroll
-      for (int j = 0; j < kPerLane; ++j) w[j] = weight_at<F>(a.w, row, min(c0 + j, a.latent - 1));
+    for (int k = 0; k < kAtOnce; ++k) {
+      if constexpr (F == kFp8) {
+        decode<F>(word[k], w[k]);
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) w[k][j] *= scale[k];
+      } else {
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j)
+          w[k][j] = weight_at<F>(a.w, weight_row(min(m0 + k, last - 1)), min(c0 + j, a.latent - 1));
+      }
     }
 #pragma unroll
     for (int i = 0; i < kMaxRowsInvariant; ++i) {
       if (i >= n) break;
-      const float q = row_of(a.q, row0 + i)[h * a.width + m];
+      const float* from = row_of(a.q, row0 + i) + h * a.width;
+      float q[kAtOnce];
 #pragma unroll
-      for (int j = 0; j < kPerLane; ++j) sum[i][j] = fmaf(q, w[j], sum[i][j]);
+      for (int k = 0; k < kAtOnce; ++k) q[k] = from[min(m0 + k, last - 1)];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (m0 + k >= last) break;
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) sum[i][j] = fmaf(q[k], w[k][j], sum[i][j]);
+      }
     }
   }
 #pragma unroll

@@ -63,7 +63,8 @@ struct TileStage {
 };
 
 // Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane, read one
-// by one, since rows may lie anywhere; several steps are asked for before the first is used.
+// by one, since rows may lie anywhere; a row's steps are asked for while those of the row before
+// are converted.
 template <int R>
 SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int count,
                              const TileStage<R>& stage) {
@@ -73,16 +74,20 @@ SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int c
   // Columns 2 lane and 2 lane + 1: quarter lane / 8, plane lane / 4 % 2, word lane % 4.
   unsigned* const to = stage.words + lane / 4 % 2 * S::kPlane + lane / 8 * 4 + lane % 4;
   __syncwarp();  // everyone is done with what is there
+  const auto load = [&](const float* row, int s0, float2(&v)[kAtOnce]) {
+    const float* from = row + (first + s0) * kTileStep + 2 * lane;
 #pragma unroll
-  for (int i = 0; i < R; ++i) {
-    if (i >= n) break;
-    const float* from = x[i] + first * kTileStep + 2 * lane;
-    for (int s0 = 0; s0 < count; s0 += kAtOnce) {
-      float2 v[kAtOnce];
+    for (int s = 0; s < kAtOnce; ++s)
+      v[s] =
+          s0 + s < count ? float2{from[s * kTileStep], from[s * kTileStep + 1]} : float2{0.f, 0.f};
+  };
+  for (int s0 = 0; s0 < count; s0 += kAtOnce) {
+    float2 v[kAtOnce], next[kAtOnce];
+    load(x[0], s0, v);
 #pragma unroll
-      for (int s = 0; s < kAtOnce; ++s)
-        v[s] = s0 + s < count ? float2{from[(s0 + s) * kTileStep], from[(s0 + s) * kTileStep + 1]}
-                              : float2{0.f, 0.f};
+    for (int i = 0; i < R; ++i) {
+      if (i >= n) break;
+      if (i + 1 < R) load(x[i + 1 < R ? i + 1 : i], s0, next);  // no row: the last one again
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
         if (s0 + s >= count) break;
@@ -100,6 +105,8 @@ SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int c
         at[16] = floats_to_halves((low - hi_low) * 2048.f, (high - hi_high) * 2048.f);
         if (lane == 0) stage.inverses[(s0 + s) * R + i] = inverse;
       }
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) v[s] = next[s];
     }
   }
   __syncwarp();

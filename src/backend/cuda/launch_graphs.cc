@@ -7,16 +7,19 @@ namespace spk::cuda {
 namespace {
 
 constexpr size_t kAlign = 16;       // of arguments in the blob
-constexpr size_t kMost = 4096;      // items gathered; a step of the largest models has 2,000
+// A step goes to the device in pieces, so that it works while the host gathers the rest: the first
+// is small, each next one twice as large.
+constexpr size_t kFirst = 16;
+constexpr size_t kMost = 256;
 constexpr size_t kLeast = 8;        // fewer are not worth a graph
-constexpr size_t kKept = 48;        // row counts x segments of a context x their turns
+constexpr size_t kKept = 384;       // row counts x segments of a context x their turns x pieces
 constexpr int kCaptureRelaxed = 2;  // other threads may call the driver meanwhile
 constexpr unsigned kNoFlags = 0;
 
 }  // namespace
 
 LaunchGraphs::LaunchGraphs(const Driver& driver, CuStream stream, bool use, bool overlap)
-    : d_(driver), stream_(stream), use_(use), overlap_(overlap) {
+    : d_(driver), stream_(stream), use_(use), overlap_(overlap), piece_(kFirst) {
   items_.reserve(kMost);
 }
 
@@ -39,7 +42,13 @@ void LaunchGraphs::add(CuFunction function, const Grid& grid, int threads, const
   blob_.resize((blob_.size() + bytes + kAlign - 1) / kAlign * kAlign);
   std::memcpy(blob_.data() + item.at, arguments, bytes);
   items_.push_back(item);
-  if (items_.size() >= kMost || !use_) flush();
+  if (!use_) {
+    flush();
+  } else if (items_.size() >= piece_) {
+    const size_t next = std::min(2 * piece_, kMost);
+    flush();
+    piece_ = next;
+  }
 }
 
 void LaunchGraphs::add(const CuCopy2D& copy) { add(nullptr, {0, 0, 0}, 0, &copy, sizeof copy); }
@@ -120,6 +129,7 @@ void LaunchGraphs::forget_oldest() {
 }
 
 void LaunchGraphs::flush() {
+  piece_ = kFirst;
   if (items_.empty()) return;
   if (!use_ || items_.size() < kLeast) {
     run(items_, blob_);

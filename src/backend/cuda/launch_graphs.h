@@ -1,5 +1,5 @@
-// Launches gathered until something needs their results, and run as one graph when the same ones
-// come again.
+// Launches gathered in pieces, the last one when something needs their results; a piece runs as one
+// graph when the same launches come again.
 //
 // A decode step is a thousand launches with the same arguments each time (what differs is in
 // StepInfo, on the device). One by one they cost the host 3 to 4 us each; as the nodes of a graph,
@@ -57,6 +57,7 @@ class LaunchGraphs {
   const Driver& d_;
   CuStream stream_;
   bool use_, overlap_;
+  size_t piece_;  // items that make the next piece
   std::vector<Item> items_;
   std::vector<std::byte> blob_;
   std::list<Known> known_;  // the latest first
