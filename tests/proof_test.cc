@@ -3,6 +3,7 @@
 #include "engine/proof.h"
 
 #include "base/error.h"
+#include "base/types.h"
 #include "engine/require.h"
 #include "engine/speculate.h"
 #include "support/test_model.h"
@@ -96,6 +97,43 @@ TEST(Proof, PassesForEveryHeadAndExpertKernel) {
         EXPECT_EQ(proofs.size(), 5u);  // two heads, two layers of experts, the draft layer
         EXPECT_NO_THROW(check_proofs(proofs)) << proof_text(proofs);
       }
+}
+
+// Rows that nearly cancel for the row that asks: rounding shows many times as large beside such
+// sums.
+TEST(Proof, ASoundHeadWhoseSumsCancelPasses) {
+  TestModel stored("cpu");
+  BoundTensor& head = const_cast<BoundTensor&>(stored.tensors.at("lm_head.weight"));
+  ASSERT_EQ(head.tensor.format, Format::kBf16);
+  const auto cols = static_cast<size_t>(head.tensor.cols);
+  const std::vector<double> x = proof_hidden(head.tensor.cols);
+  double length = 0;
+  for (double v : x) length += v * v;
+  std::vector<uint16_t> rows;
+  std::vector<float> row(cols);
+  double sums = 0, products = 0;
+  for (int64_t r = 0; r < head.tensor.rows; ++r) {
+    dequantise_row(head.tensor, r, row.data());
+    double along = 0, sum = 0;
+    for (size_t c = 0; c < cols; ++c) along += x[c] * row[c];
+    for (size_t c = 0; c < cols; ++c) {
+      rows.push_back(float_to_bf16(static_cast<float>(row[c] - along / length * x[c])));
+      const double product = x[c] * bf16_to_float(rows.back());
+      sum += product;
+      products += product * product;
+    }
+    sums += sum * sum;
+  }
+  ASSERT_LT(std::sqrt(sums / products), 0.01);
+  head.tensor.data = reinterpret_cast<const std::byte*>(rows.data());
+  for (HeadFormat format : {HeadFormat::kStored, HeadFormat::kFp8, HeadFormat::kMxfp4}) {
+    const ProofTruth truth(stored.model.config, stored.tensors, {}, false);
+    const Model model =
+        load_model(stored.model.config, stored.tensors, *stored.backend, {format, {}, 1});
+    Session session(model, *stored.backend, 64, 64, true);
+    const auto proofs = prove(truth, {model, *stored.backend, session});
+    EXPECT_NO_THROW(check_proofs(proofs)) << proof_text(proofs);
+  }
 }
 
 TEST(Proof, AWrongScaleOfTheHeadFires) {

@@ -21,7 +21,7 @@ namespace spk {
 struct Proof {
   std::string name;    // "lm-head", "draft head", "experts of layer 2", "draft layer"
   std::string detail;  // what ran: format or kernel
-  double error = 0;    // relative, Euclidean, over the compared numbers
+  double error = 0;    // Euclidean, over the compared numbers; a head's relative to its products
   double bound = 0;
   bool passed() const { return error <= bound; }  // false for NaN
 };
@@ -53,6 +53,9 @@ struct ProofSubject {
 // Milliseconds on a small model, about a second at the size of ling-3.0-flash. Takes the
 // activations of a few rows from the back end's memory, once.
 std::vector<Proof> prove(const ProofTruth& truth, const ProofSubject& subject);
+
+// The row of n hidden values that the LM head is asked with: standard normal, always the same.
+std::vector<double> proof_hidden(int64_t n);
 
 // "lm-head (fp8): error 0.021, at most 0.06", one line each.
 std::string proof_text(const std::vector<Proof>& proofs);
