@@ -49,22 +49,32 @@ struct Decoder {
   }
 };
 
+// Half 0 or 1 of a rounded block of 64: two runs of 8 columns, 16 apart, and the two 32 behind
+// them.
+inline __m512i rounded_half(const float* x, int64_t half) {
+  const auto sixteen = [&](int64_t first) {
+    const float* p = x + 8 * half + first;
+    const __m512 v =
+        _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(p + 16), 1);
+    return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+  };
+  return _mm512_inserti64x4(_mm512_castsi256_si512(sixteen(0)), sixteen(32), 1);
+}
+
+// Columns [at, at + 64) of a row of n, by way of `padded` where there are fewer.
+inline const float* block_of_row(const float* x, int64_t n, int64_t at, float* padded) {
+  if (n - at >= kBf16Columns) return x + at;
+  __builtin_memset(padded, 0, kBf16Columns * sizeof(float));
+  __builtin_memcpy(padded, x + at, static_cast<size_t>(n - at) * sizeof(float));
+  return padded;
+}
+
 inline void round_row(const float* x, int64_t n, uint16_t* out) {
+  float padded[kBf16Columns];
   for (int64_t at = 0; at < n; at += kBf16Columns, out += kBf16Columns) {
-    float padded[kBf16Columns] = {};
-    const float* from = x + at;
-    if (n - at < kBf16Columns) {
-      __builtin_memcpy(padded, from, static_cast<size_t>(n - at) * sizeof(float));
-      from = padded;
-    }
-    for (int64_t half = 0; half < 2; ++half)
-      for (int64_t q = 0; q < 4; q += 2) {  // two runs of 8 columns
-        const float* p = from + 8 * half + 16 * q;
-        const __m512 v = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)),
-                                            _mm256_loadu_ps(p + 16), 1);
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 32 * half + 8 * q),
-                            reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
-      }
+    const float* from = block_of_row(x, n, at, padded);
+    _mm512_storeu_si512(out, rounded_half(from, 0));
+    _mm512_storeu_si512(out + kBf16Columns / 2, rounded_half(from, 1));
   }
 }
 

@@ -69,17 +69,22 @@ inline void float_panels(const float* w, int64_t ldw, int64_t rows, int64_t cols
         _mm512_storeu_ps(out, _mm512_set1_ps(1));
         out += kLanes;
       }
-      const int64_t left = cols - k < kBf16Columns ? cols - k : kBf16Columns;
-      for (int64_t half = 0; half < 2; ++half, out += kLanes * kLanes) {
-        __m512i v[kLanes];
-        for (int64_t i = 0; i < kLanes; ++i) {
-          uint16_t rounded[kBf16Columns] = {};
-          if (row + i < rows) round_row(w + (row + i) * ldw + k, left, rounded);
-          v[i] = _mm512_loadu_si512(rounded + half * kPairs);
-        }
-        transpose(v);
-        for (int64_t j = 0; j < kLanes; ++j) _mm512_storeu_si512(out + j * kLanes, v[j]);
+      __m512i a[kLanes], b[kLanes];
+      for (int64_t i = 0; i < kLanes; ++i) {
+        a[i] = b[i] = _mm512_setzero_si512();
+        if (row + i >= rows) continue;
+        float padded[kBf16Columns];
+        const float* from = block_of_row(w + (row + i) * ldw, cols, k, padded);
+        a[i] = rounded_half(from, 0);
+        b[i] = rounded_half(from, 1);
       }
+      transpose(a);
+      transpose(b);
+      for (int64_t j = 0; j < kLanes; ++j) {
+        _mm512_storeu_si512(out + j * kLanes, a[j]);
+        _mm512_storeu_si512(out + (kLanes + j) * kLanes, b[j]);
+      }
+      out += kPairs * kLanes;
     }
 }
 

@@ -196,8 +196,8 @@ void CpuBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerS
   const int64_t segments = ceil_div(positions, kSegment);
   // Small tiles keep all workers busy, large ones read the cache less often.
   const bool rounded = bf16_ && step_.kind == StepKind::kPrefill;
-  const int64_t tile =
-      std::clamp<int64_t>(ceil_div(queries, workers), 1, rounded ? kRoundedTile : kAttendTile);
+  const int64_t most = rounded ? kRoundedTile : kAttendTile;
+  const int64_t tile = ceil_div(queries, round_up(ceil_div(queries, most), workers));
   const int64_t tiles = ceil_div(queries, tile), floats = attend_floats(tile, rounded);
   const Attention a{q_latent, q, state.latent, z, tile, rounded, 0, shape_.heads};
   const int64_t work = queries * positions * (2 * shape_.latent + shape_.rope);
