@@ -382,7 +382,8 @@ struct RouteItemsArgs {  // route.cuh
   NextWeights next;
 };
 // ---- front.cuh ----
-constexpr int kFrontColumns = 3072;  // of a row
+constexpr int kFrontColumns = 3072;  // of a row, at most,
+constexpr int kFrontBytes = 5120;    // and of a router's row
 struct FrontArgs {
   NormArgs norm;  // with addition
   Matrix router;

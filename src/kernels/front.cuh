@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs 
   SPK_SHARED(int, last, 1);
   SPK_SHARED(float4, memory, kRouteWords / 4);  // for the choice
   SPK_SHARED(float4, held, kFrontColumns / 4);  // the row behind the norm
-  constexpr int kNumbers = Codec<F>::kNumbers, kColumns = kWarp * kNumbers, kFlight = 10;
+  constexpr int kNumbers = Codec<F>::kNumbers, kColumns = kWarp * kNumbers;
+  constexpr int kFlight = kFrontBytes / (kWarp * 16);
   const RouteItemsArgs& r = a.route;
   const int own = (r.route.experts + T / kWarp - 1) / (T / kWarp);
   if (static_cast<int>(blockIdx.x) >= own) {
@@ -95,24 +96,22 @@ __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs 
 
   if (r.x.to.codes) {
     const int warps = own * (T / kWarp);
+#pragma unroll 1
     for (int g = place; g < cols / kQuantGroup; g += warps)
       quantise_group(row[front_place<F>(g * kQuantGroup + lane)], r.x.to, 0, g);
   }
 
   float sum = 0.f;
-  for (int f0 = 0; f0 * kColumns < cols; f0 += kFlight) {
 #pragma unroll
-    for (int f = 0; f < kFlight; ++f) {
-      if ((f0 + f) * kColumns + lane * kNumbers >= cols) break;
-      const uint4 code = f0 == 0 ? w[f] : codes[(f0 + f) * kWarp];
+  for (int f = 0; f < kFlight; ++f) {
+    if (f * kColumns + lane * kNumbers >= cols) break;
 #pragma unroll
-      for (int q = 0; q < kNumbers / 4; ++q) {
-        const float4 x = held[(f0 + f) * kColumns / 4 + q * kWarp + lane];
-        sum = fmaf(number<F>(code, 4 * q, 1.f), x.x, sum);
-        sum = fmaf(number<F>(code, 4 * q + 1, 1.f), x.y, sum);
-        sum = fmaf(number<F>(code, 4 * q + 2, 1.f), x.z, sum);
-        sum = fmaf(number<F>(code, 4 * q + 3, 1.f), x.w, sum);
-      }
+    for (int q = 0; q < kNumbers / 4; ++q) {
+      const float4 x = held[f * kColumns / 4 + q * kWarp + lane];
+      sum = fmaf(number<F>(w[f], 4 * q, 1.f), x.x, sum);
+      sum = fmaf(number<F>(w[f], 4 * q + 1, 1.f), x.y, sum);
+      sum = fmaf(number<F>(w[f], 4 * q + 2, 1.f), x.z, sum);
+      sum = fmaf(number<F>(w[f], 4 * q + 3, 1.f), x.w, sum);
     }
   }
   sum = warp_sum(sum);

@@ -26,6 +26,7 @@ SPK_DEVICE void few_items(const ItemsArgs& a, int expert) {
   if (t < pairs) id[t] = expert;
   __syncthreads();
   int same = 0, before = 0;
+#pragma unroll 1
   for (int p = 0; p < pairs; ++p) {
     same += id[p] == expert ? 1 : 0;
     before += id[p] == expert && p < t ? 1 : 0;
@@ -37,6 +38,7 @@ SPK_DEVICE void few_items(const ItemsArgs& a, int expert) {
   }
   __syncthreads();
   int first_item = 0, items = 0, used = 0;
+#pragma unroll 1
   for (int p = 0; p < pairs; ++p) {
     first_item += id[p] < expert ? items_of[p] : 0;
     items += items_of[p];

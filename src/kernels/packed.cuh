@@ -283,14 +283,11 @@ SPK_DEVICE void shared_tiles(const TileShared<R>& shared, const TileSlice& slice
   TileFlight<kFp8, kSharedAhead> flight;
   flight.start(w, slice.first, flight_steps<R, kSharedAhead>(slice.count));
   wait_for_previous();
-  const float* from[R];
-#pragma unroll
-  for (int i = 0; i < R; ++i) from[i] = row_of(x, min(i, n - 1));
   for (int k = 0; k < kSharedTiles; ++k) {
     const bool more = k + 1 < kSharedTiles;
     if (!more) let_next_start();
     const TileRows next = more ? aim(k + 1) : w;
-    tile_products<kFp8, R, kSharedAhead>(w, next, more, slice, from, n,
+    tile_products<kFp8, R, kSharedAhead>(w, next, more, slice, x, n,
                                          k > 0 && slice.count <= tile_steps(R), flight, shared,
                                          shared.parts);
     store(k, shared.parts);
@@ -379,12 +376,19 @@ __global__ void __launch_bounds__(kThreads, packed_blocks(S, R)) packed_up(const
   block -= a.shared_blocks * a.shared_buckets;
   int expert;
   if (!routed_rows(e, block / a.blocks, rows, expert)) return;
+  const ExpertWeights& w = e.experts[expert];
+  const int first = block % a.blocks * kPackedUnits;
+  // Of four rows each mostly has experts of its own, so the item of one row has code of its own.
+  if (R > 1 && rows.n == 1) {
+    const int from[1] = {rows.at[0] / e.top_k};
+    packed_up_rows<1>(w.gate, w.up, first, a.x, from, ItemRows<1>{1, {rows.at[0]}}, e.limit, e.act,
+                      a.act, tile);
+    return;
+  }
   int from[R];
 #pragma unroll
   for (int i = 0; i < R; ++i) from[i] = rows.at[i] / e.top_k;
-  const ExpertWeights& w = e.experts[expert];
-  packed_up_rows<R>(w.gate, w.up, block % a.blocks * kPackedUnits, a.x, from, rows, e.limit, e.act,
-                    a.act, tile);
+  packed_up_rows<R>(w.gate, w.up, first, a.x, from, rows, e.limit, e.act, a.act, tile);
 }
 
 template <int S, int R>
@@ -410,8 +414,12 @@ __global__ void __launch_bounds__(kThreads, packed_blocks(S, R)) packed_down(con
   block -= a.shared_blocks * a.shared_buckets;
   int expert;
   if (!routed_rows(e, block / a.blocks, rows, expert)) return;
-  packed_down_rows<R>(e.experts[expert].down, block % a.blocks * kPackedDownRows, a.act, rows,
-                      e.out);
+  const int first = block % a.blocks * kPackedDownRows;
+  if (R > 1 && rows.n == 1) {
+    packed_down_rows<1>(e.experts[expert].down, first, a.act, ItemRows<1>{1, {rows.at[0]}}, e.out);
+    return;
+  }
+  packed_down_rows<R>(e.experts[expert].down, first, a.act, rows, e.out);
 }
 #undef SPK_SHARED_TILES
 

@@ -22,8 +22,10 @@ SPK_DEVICE bool is_better(const Best& a, const Best& b) {
 SPK_DEVICE void score_groups(const RouteArgs& a, const float* biased, float out, float* group) {
   const int lane = threadIdx.x % kWarp, per_group = a.experts / a.groups;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
+#pragma unroll 1
   for (int g = threadIdx.x / kWarp; g < a.groups; g += warps) {
     float first = out, second = out;
+#pragma unroll 1
     for (int e = g * per_group + lane; e < (g + 1) * per_group; e += kWarp) {
       const float x = biased[e];
       second = at_least(second, at_most(x, first));
@@ -91,6 +93,7 @@ SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
       const int g = t / (a.experts / a.groups);
       int better = 0;
       if (t < a.experts)
+#pragma unroll 1
         for (int other = 0; other < a.groups; ++other)
           better += is_better({group[other], other}, {group[g], g}) ? 1 : 0;
       if (better >= a.keep_groups) value = kOut;
@@ -111,6 +114,7 @@ SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
     if (t < n) {
       const unsigned long long own = list[t];
       int better = 0;
+#pragma unroll 4
       for (int i = 0; i < n; ++i) better += list[i] > own ? 1 : 0;
       if (better < a.top_k)
         slots[better] = kMaxExperts - 1 - static_cast<int>(static_cast<unsigned>(own));
@@ -121,6 +125,7 @@ SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
   const int expert = lane < a.top_k ? slots[lane] : 0;
   const float chosen = lane < a.top_k ? sigmoid_of[expert] : 0.f;
   float sum = 1e-20f;
+#pragma unroll 1
   for (int k = 0; k < a.top_k; ++k) sum += __shfl_sync(kAllLanes, chosen, k);
   if (lane >= a.top_k) return;
   row_at(a.ids, row)[lane] = expert;

@@ -65,29 +65,30 @@ struct TileStage {
 // Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane, read one
 // by one, since rows may lie anywhere; a row's steps are asked for while those of the row before
 // are converted.
+// Not unrolled over the rows: code that runs once waits for its instructions.
 template <int R>
-SPK_DEVICE void stage_halves(const float* const (&x)[R], int n, int first, int count,
+SPK_DEVICE void stage_halves(const View& x, int n, int first, int count,
                              const TileStage<R>& stage) {
   using S = TileStage<R>;
   constexpr int kAtOnce = R <= 4 ? 5 : 2;
   const int lane = threadIdx.x % kWarp;
   // Columns 2 lane and 2 lane + 1: quarter lane / 8, plane lane / 4 % 2, word lane % 4.
   unsigned* const to = stage.words + lane / 4 % 2 * S::kPlane + lane / 8 * 4 + lane % 4;
-  __syncwarp();  // everyone is done with what is there
-  const auto load = [&](const float* row, int s0, float2(&v)[kAtOnce]) {
-    const float* from = row + (first + s0) * kTileStep + 2 * lane;
+  const auto load = [&](int row, int s0, float2(&v)[kAtOnce]) {
+    const float* from = row_of(x, min(row, n - 1)) + (first + s0) * kTileStep + 2 * lane;
 #pragma unroll
     for (int s = 0; s < kAtOnce; ++s)
       v[s] =
           s0 + s < count ? float2{from[s * kTileStep], from[s * kTileStep + 1]} : float2{0.f, 0.f};
   };
+  __syncwarp();  // everyone is done with what is there
+#pragma unroll 1
   for (int s0 = 0; s0 < count; s0 += kAtOnce) {
     float2 v[kAtOnce], next[kAtOnce];
-    load(x[0], s0, v);
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-      if (i >= n) break;
-      if (i + 1 < R) load(x[i + 1 < R ? i + 1 : i], s0, next);  // no row: the last one again
+    load(0, s0, v);
+#pragma unroll 1
+    for (int i = 0; i < n; ++i) {
+      load(i + 1, s0, next);  // no row: the last one again
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {
         if (s0 + s >= count) break;
@@ -225,9 +226,8 @@ SPK_DEVICE int flight_steps(int count) {
 // all of the warp's columns.
 template <int F, int R, int A>
 SPK_DEVICE void tile_products(const TileRows& w, const TileRows& next, bool more,
-                              const TileSlice& slice, const float* const (&x)[R], int n,
-                              bool staged, TileFlight<F, A>& flight, const TileShared<R>& shared,
-                              float* parts) {
+                              const TileSlice& slice, const View& x, int n, bool staged,
+                              TileFlight<F, A>& flight, const TileShared<R>& shared, float* parts) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const TileStage<R> stage = {shared.words + warp * tile_steps(R) * TileStage<R>::kStep,
                               shared.inverses + warp * tile_steps(R) * R};
@@ -293,8 +293,8 @@ SPK_DEVICE TileTarget aim_tile(const ProductsArgs& a, int group, int first_step,
 
 // A few rows of a BF16 matrix, as matvec does them; `group` of its rows.
 template <int R>
-SPK_DEVICE void side_product(const Product& p, int group, const float* const (&x)[R], int n,
-                             int row0, float4* stage) {
+SPK_DEVICE void side_product(const Product& p, int group, const View& in, int n, int row0,
+                             float4* stage) {
   constexpr int W = weight_rows(R);
   const int first = (group * kWarps + static_cast<int>(threadIdx.x) / kWarp) * W;
   WeightRow w[W];
@@ -304,6 +304,9 @@ SPK_DEVICE void side_product(const Product& p, int group, const float* const (&x
   flight.load(w, 0, min(p.w.cols, staged_columns(R)));
   wait_for_previous();
   let_next_start();
+  const float* x[R];
+#pragma unroll
+  for (int i = 0; i < R; ++i) x[i] = row_of(in, min(i, n - 1));
   float sum[W][R];
   dots<kBf16, R, W>(w, x, n, stage, false, flight, sum);
   if (threadIdx.x % kWarp != 0) return;
@@ -329,9 +332,7 @@ __global__ void __launch_bounds__(kThreads, tile_blocks(R))
   SPK_SHARED(float, parts, 2 * S::kParts);
   const S shared = {reinterpret_cast<unsigned*>(words), inverses, parts};
   const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, R);
-  const float* x[R];
-#pragma unroll
-  for (int i = 0; i < R; ++i) x[i] = row_of(a.x, row0 + min(i, n - 1)) + blockIdx.y * a.x_batch;
+  const View x = {row_at(a.x, row0) + blockIdx.y * a.x_batch, a.x.stride};
   const int blocks = static_cast<int>(gridDim.x) - t.side_blocks;
   if (static_cast<int>(blockIdx.x) >= blocks) {
     side_product<R>(t.side, static_cast<int>(blockIdx.x) - blocks, x, n, row0,

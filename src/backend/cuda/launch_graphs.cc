@@ -6,7 +6,7 @@
 namespace spk::cuda {
 namespace {
 
-constexpr size_t kAlign = 16;       // of arguments in the blob
+constexpr size_t kAlign = 16;  // of arguments in the blob
 // A step goes to the device in pieces, so that it works while the host gathers the rest: the first
 // is small, each next one twice as large.
 constexpr size_t kFirst = 16;
