@@ -19,6 +19,7 @@ strip -o $bundle/synthetic_checkpoint build-gpu/synthetic_checkpoint
 ldd build-gpu/sparkling build-gpu/sparkling_tests | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -v -E '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} $bundle/lib/
 cp tools/gpu_report.sh $bundle/
+python3 tools/questions.py tests/data/nano/problems.jsonl >$bundle/questions.jsonl
 git rev-parse HEAD >$bundle/commit
 [ $model = no ] || cp -r models/ling-nano $bundle/ling-nano
 size=$(du -sm $bundle | cut -f1)

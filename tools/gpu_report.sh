@@ -3,6 +3,7 @@
 # tools/gpu_bundle.sh, or from a source tree with build/ in it. Needs the driver and NVRTC, no network.
 #   gpu_report.sh [FOLDER]       FOLDER: where the results go (gpu_report)
 #   MODEL=FOLDER                 ling-nano, when it is neither beside this script nor in models/
+#   QUESTIONS=FILE               for the paired evaluation, instead of the fifty of the bundle or of tests/
 #   STEPS="machine warm ..."     only these steps
 #   SECONDS_IN_ALL=570           steps that do not fit in what is left of this are named, not run
 # The cheap and the telling steps come first. Every step runs even when an earlier one failed, and is on disk when it
@@ -26,6 +27,12 @@ mkdir -p "$folder"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SPARKLING_KERNEL_CACHE=$work/kernels
+questions=${QUESTIONS:-$here/questions.jsonl}
+if [ ! -f "$questions" ]; then  # in a source tree
+  questions=$work/questions.jsonl
+  python3 "$here/questions.py" "$here/../tests/data/nano/problems.jsonl" >"$questions"
+fi
+questions=$(realpath "$questions")
 sparkling=$programs/sparkling
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer || true)
 # NVRTC where the program itself does not look: a Python environment that is not active.
@@ -110,13 +117,61 @@ same_text() {
   cmp "$work/cpu" "$work/cuda" && echo "the same greedy text on CPU and GPU"
 }
 
+# The same questions with all three optimisations and with none, paired.
+eval_pair() {
+  local options="--backend cuda --thinking on" off="--moe plain --lm-head fp32 --draft 0" on="--moe packed --lm-head fp8 --draft 3" name pids=""
+  for name in off on; do
+    "$sparkling" eval set "$questions" "$model" $options ${!name} --out "$work/$name.jsonl" >"$work/eval-$name" 2>&1 &
+    pids="$pids $!"
+  done
+  for pid in $pids; do wait "$pid" || { cat "$work"/eval-*; return 1; }; done
+  tail -n 8 "$work/eval-off" "$work/eval-on"
+  "$sparkling" eval compare "$work/off.jsonl" "$work/on.jsonl"
+}
+
+# A server on the GPU: health, one chat answer, an orderly end.
+serve_once() {
+  local port body='{"messages": [{"role": "user", "content": "A tank of Bella holds 91 liters. 36 liters flow in. How many liters are in it?"}], "temperature": 0}'
+  "$sparkling" serve "$model" --backend cuda --port 0 >"$work/serve" 2>&1 &
+  local server=$!
+  for _ in $(seq 100); do grep -q 'http://' "$work/serve" && break; sleep 0.2; done
+  port=$(grep -o 'http://[^ ]*' "$work/serve" | head -1 | grep -o '[0-9]*$')
+  ask() { exec 3<>"/dev/tcp/127.0.0.1/$port" && printf '%s' "$1" >&3 && timeout 20 cat <&3; }
+  ask $'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' | tail -n 1 || return 1
+  echo
+  ask "$(printf 'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' ${#body} "$body")" |
+    tail -n 1 | tee "$work/answer"
+  echo
+  kill -TERM $server
+  wait $server
+  echo "serve ended with $?"
+  grep -q '#### 127' "$work/answer"
+}
+
+# Most memory of the device and of the host while all of flash is loaded.
+load_memory() {
+  local most=0 used host=0 now
+  "$sparkling" bench -v $flash --in 8 --out 2 --draft 0 --repeat 1 >"$work/load" 2>&1 &
+  local pid=$!
+  while kill -0 $pid 2>/dev/null; do
+    used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
+    now=$(awk '/VmHWM/ {print $2}' /proc/$pid/status 2>/dev/null)
+    [ "${used:-0}" -le "$most" ] || most=$used
+    [ "${now:-0}" -le "$host" ] || host=$now
+    sleep 0.1
+  done
+  wait $pid || return 1
+  grep -E '^(weights|  *weights|memory|plan|state|loading)|MiB|GiB' "$work/load" | head -20
+  echo "most memory of the device $most MiB, of the host $((host / 1024)) MiB"
+}
+
 sanitized() {
   SPARKLING_TEST_GPU=1 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/sparkling_tests" --gtest_filter="$2"
 }
 
-export -f machine verbs same_text sanitized
-export sparkling programs commit work model sanitizer
 flash="--backend cuda --synthetic ling-3.0-flash --lm-head fp8"
+export -f machine verbs same_text sanitized eval_pair serve_once load_memory
+export sparkling programs commit work model sanitizer questions flash
 random="--synthetic $model/config.json"
 
 step machine report.txt 60 bash -c machine
@@ -128,6 +183,8 @@ step packed-nano kernels.txt 90 "$sparkling" doctor --warm --backend cuda "$mode
 step compare-nano compare.txt 60 "$sparkling" compare "$model" --a reference --b cuda
 step compare-random compare.txt 60 "$sparkling" compare $random --a reference --b cuda
 step same-text text.txt 90 bash -c same_text
+step eval-nano text.txt 150 bash -c eval_pair
+step serve-nano text.txt 60 bash -c serve_once
 step bench-nano bench.txt 60 "$sparkling" bench "$model" --backend cuda --in 256 --out 64
 step bench-nano-drafts bench.txt 60 "$sparkling" bench "$model" --backend cuda --in 256 --out 64 --draft 3
 step warm-flash kernels.txt 120 "$sparkling" doctor --warm $flash --layers 3
@@ -148,13 +205,20 @@ export -f loading
 if [ -x "$programs/synthetic_checkpoint" ] && [ "$(df --output=avail -B1G "$work" | tail -1)" -ge 12 ]; then
   step loading loading.txt 120 bash -c loading
 fi
-step bench-flash-42 bench.txt 180 "$sparkling" bench -v $flash --in 64 --out 32 --draft 0
-step bench-flash-42-packed bench.txt 120 "$sparkling" bench -v $flash --moe packed --require moe=packed --in 64 --out 32 --draft 0
-step bench-flash-42-host-sampler bench.txt 120 env SPARKLING_SAMPLER=host "$sparkling" bench $flash --in 64 --out 32 --draft 0
-step bench-flash-42-sampled bench.txt 120 "$sparkling" bench $flash --in 64 --out 32 --draft 0 --temperature 0.6 --top-p 0.95 --top-k 29 --seed 1
-step bench-flash-42-single bench.txt 120 env SPARKLING_GRAPHS=off "$sparkling" bench $flash --in 64 --out 32 --draft 0
-step bench-flash-42-drafts bench.txt 150 "$sparkling" bench $flash --in 64 --out 32 --draft 3
-step bench-flash-42-packed-drafts bench.txt 150 "$sparkling" bench $flash --moe packed --in 64 --out 32 --draft 3
+step load-memory loading.txt 60 bash -c load_memory
+short="--in 64 --out 64"
+step bench-flash-42 bench.txt 90 "$sparkling" bench -v $flash $short --draft 0 --require moe=packed
+step bench-flash-42-plain bench.txt 90 "$sparkling" bench $flash --moe plain $short --draft 0
+step bench-flash-42-1024 bench.txt 90 "$sparkling" bench $flash --in 1024 --out 64 --draft 0
+step bench-flash-42-drafts bench.txt 90 "$sparkling" bench $flash $short --draft 3
+step bench-flash-42-simulated bench.txt 90 "$sparkling" bench $flash $short --simulate-acceptance 2.68
+step bench-flash-42-simulated-more bench.txt 90 "$sparkling" bench $flash $short --simulate-acceptance 3.9
+step bench-flash-42-sampled bench.txt 90 "$sparkling" bench $flash $short --draft 0 --temperature 0.6 --top-p 0.95 --top-k 29 --seed 1
+step bench-flash-42-host-sampler bench.txt 90 env SPARKLING_SAMPLER=host "$sparkling" bench $flash $short --draft 0
+step bench-flash-42-composed bench.txt 90 env SPARKLING_FUSE=off "$sparkling" bench $flash $short --draft 0
+step bench-flash-42-single bench.txt 90 env SPARKLING_GRAPHS=off "$sparkling" bench $flash $short --draft 0
+step bench-tiny bench.txt 90 "$sparkling" bench --backend cuda --synthetic ling-3.0-tiny --lm-head fp8 $short --draft 0
+step bench-flash-42-ladder bench.txt 120 "$sparkling" bench --ladder --backend cuda --synthetic ling-3.0-flash --simulate-acceptance 2.68 $short
 if [ -n "$sanitizer" ]; then
   few='Each/*.RouterBreaksTies*/cuda:Each/*.FlashShape*/cuda:Each/*.CutsOnTheGrid*/cuda:Each/Embed*/cuda:Each/Norm*/cuda'
   for tool in racecheck memcheck initcheck; do
