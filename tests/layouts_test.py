@@ -2,6 +2,11 @@
 
 The shipped fp4 files are the truth. BF16 holds every MXFP4 and FP8 value exactly (at most 4 significant bits), so the bf16 export must
 give the same logits; fp8 and int4 round the experts again, and the bounds are what a wrong scale, axis or partial block would break by far.
+
+Of 1,000 tokens a handful decide between two near equals and hold nine tenths of the mean divergence: rounding one of them differently moves
+the mean by half. So the bounds of fp8 and int4 are of the mean of the 99 % that diverge least, which any wrong scale moves: 4.8e-4 and 1.2e-3
+(1.3e-3 and 1.4e-3 with ling-nano's second weights); the first block of each row a quarter too large in fp8 gives 1.1e-1, the last 64 rows doubled
+1.2, the last group of int4 a quarter too large 5.0e-3. Nothing here sees all scales of fp8 4 % off (1.2e-3).
 """
 
 import os
@@ -22,8 +27,8 @@ from score import ask  # noqa: E402
 
 SPARKLING = os.environ.get("SPARKLING", str(ROOT / "build/sparkling"))
 NANO = ROOT / "models/ling-nano"
-# Mean KL divergence in nats and share of equal arg-max against fp4. Measured when stored: see the printed values (-s).
-BOUNDS = {"bf16": (1e-8, 1.0), "fp8": (0.01, 0.98), "int4": (0.05, 0.95)}
+# Against fp4: mean KL divergence in nats of the share of tokens that diverge least, that share, and share of equal arg-max.
+BOUNDS = {"bf16": (1e-8, 1.0, 1.0), "fp8": (2e-3, 0.99, 0.98), "int4": (3e-3, 0.99, 0.98)}
 
 
 def export(folder, layout, mtp=None):
@@ -92,7 +97,8 @@ def test_each_layout_keeps_the_model(tmp_path, truth, layout):
     export(tmp_path / "model", layout)
     other = log_softmax(logits(tmp_path / "model", ids, tmp_path / "out.npy"))[written]
     fp4 = fp4[written]
-    kl = (np.exp(fp4) * (fp4 - other)).sum(1).mean()
-    agree = (fp4.argmax(1) == other.argmax(1)).mean()
-    print(f"{layout}: mean KL {kl:.2e}, top-1 agreement {agree:.4f}")
-    assert kl < BOUNDS[layout][0] and agree >= BOUNDS[layout][1]
+    kl = np.sort((np.exp(fp4) * (fp4 - other)).sum(1))
+    most, share, least = BOUNDS[layout]
+    trimmed, agree = kl[:round(share * len(kl))].mean(), (fp4.argmax(1) == other.argmax(1)).mean()
+    print(f"{layout}: mean KL {kl.mean():.2e}, {trimmed:.2e} of {share:.0%} of the tokens, top-1 agreement {agree:.4f}")
+    assert trimmed < most and agree >= least

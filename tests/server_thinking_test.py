@@ -125,7 +125,9 @@ def test_roles(server, messages, status):
 
 @pytest.mark.parametrize("budget", [0, 1, 7, 50, None])
 def test_a_budget_is_kept_to_the_token(server, budget):
-    ban = {str(end_of_thinking(server)): -1000}  # the model itself never ends: only the budget does
+    # Neither its reasoning nor its answer is ended by the model itself: only the budget and the length do.
+    end_of_answer = server.post("/tokenize", {"content": "<|role_end|>", "special": True})[2]["tokens"][0]
+    ban = {str(end): -1000 for end in (end_of_thinking(server), end_of_answer)}
     body = dict(messages=user(QUESTION * 2), temperature=0, max_tokens=300, thinking_budget=budget)
     answer = server.ask(**body, logit_bias=ban)
     usage = answer["usage"]["completion_tokens_details"]

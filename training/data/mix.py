@@ -31,8 +31,10 @@ SHARES = {
                   other_scripts=1, gsm=1, passage=0.5),
     "fourth": dict(problem=125, hard=18, tool=7, talk=6, copy=3.4, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.75,
                    other_scripts=1, gsm=1, passage=0.5),
+    "fifth": dict(problem=105, hard=30, tool=9, talk=6, copy=7, json=4, short_lookup=2, middle_lookup=1.2, long_lookup=0.75,
+                  other_scripts=1, gsm=1, passage=0.5),
 }
-VOICED = {"fourth": (0.65, 0.4)}        # shares of ordinary and of hard word problems that are turned texts (voices.py, turns.py)
+VOICED = {"fourth": (0.65, 0.4), "fifth": (0.65, 0.4)}        # shares of ordinary and of hard word problems that are turned texts (voices.py, turns.py)
 
 
 class Mixture:
