@@ -82,6 +82,12 @@ def test_synthetic_weights_beyond_the_memory_exit_3(sparkling):
     assert "GiB, found 1.00 GiB" in done.stderr and "--layers" in done.stderr
 
 
+def test_compare_on_real_weights(sparkling):
+    """Its products of one column a head nearly cancel in some row, which is no wrong product."""
+    done = sparkling("compare")
+    assert "all equal" in done.stdout and "matmul_many" in done.stdout
+
+
 def test_compare(sparkling, checkpoint):
     done = sparkling("compare", checkpoint)
     assert "all equal" in done.stdout and "kda_mix" in done.stdout

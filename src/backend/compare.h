@@ -17,7 +17,9 @@ namespace spk {
 struct VerbReport {
   std::string where;   // "layer.7.kda_mix", "embed", "logits"
   std::string output;  // "o", "state.kda_state"
-  double error = 0;    // largest ||a - b|| / ||a|| over the rows
+  // Largest ||a - b|| / ||a|| over the rows; where rows have fewer than 16 columns, ||a|| counts as
+  // at least a tenth of the rows' root mean square.
+  double error = 0;
   int64_t row = 0;     // where it was
   bool finite = true;  // both sides
   int64_t route_flips = 0;
