@@ -72,10 +72,9 @@ bool takes_tiles(Format f, int64_t cols) {
 }
 KernelName tiles_kernel(Format f, int64_t rows) { return instance("tile", "tiles", f, rows); }
 bool has_front(Format f, int64_t cols, int64_t experts) {
-  constexpr int64_t kNumbers = 8;  // of a lane's sixteen bytes of BF16; F32 has half
-  return (f == Format::kBf16 || f == Format::kF32) && cols % kNumbers == 0 &&
-         cols % gpu::kQuantGroup == 0 && code_bytes(f, 1, cols) <= gpu::kFrontBytes &&
-         experts <= 512;
+  constexpr int64_t kMostExperts = 512;  // a block has a thread for each, and many registers
+  return (f == Format::kBf16 || f == Format::kF32) && cols % gpu::kQuantGroup == 0 &&
+         code_bytes(f, 1, cols) <= gpu::kFrontBytes && experts <= kMostExperts;
 }
 KernelName front_kernel(Format f, int64_t threads) {
   return instance("front", "front", f, threads);

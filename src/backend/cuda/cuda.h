@@ -170,6 +170,7 @@ class CudaBackend final : public Backend {
     if (pending_) launch_sum();
     if (pending_norm_) launch_norm();
   }
+  bool fuses(Block block) const;
   void launch_sum();
   // A norm behind the mixer, which the experts' first launch may make for itself.
   struct PendingNorm {

@@ -24,12 +24,16 @@ bool same(const Rows& a, const Rows& b) {
 
 }  // namespace
 
+bool CudaBackend::fuses(Block block) const {
+  return options_.fuse && (block == Block::kMoe || (block == Block::kKda && has_kda_block(shape_)));
+}
+
 FusionPlan CudaBackend::plan() const {
   FusionPlan plan;
   if (!options_.fuse) return plan;
-  const bool kda = has_kda_block(shape_);
+  const bool kda = fuses(Block::kKda);
   plan.fused[static_cast<int>(Block::kKda)] = kda;
-  plan.fused[static_cast<int>(Block::kMoe)] = true;
+  plan.fused[static_cast<int>(Block::kMoe)] = fuses(Block::kMoe);
   plan.text = cat(kda ? "KDA by heads from convolution to gated norm, " : "",
                   "routes with the items of experts, their sum with the norm behind it");
   return plan;
@@ -37,7 +41,7 @@ FusionPlan CudaBackend::plan() const {
 
 void CudaBackend::fused(Block block, const Layer& layer, const LayerState& state,
                         const Scratch& t) {
-  SPK_CHECK(t.h.rows <= kMaxVerify && plan().fused[static_cast<int>(block)]);
+  SPK_CHECK(t.h.rows <= kMaxVerify && fuses(block));
   block == Block::kKda ? fused_kda(layer, state, t) : fused_moe(layer.moe, t);
 }
 

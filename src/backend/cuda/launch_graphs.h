@@ -1,7 +1,7 @@
 // Launches gathered in pieces, the last one when something needs their results; a piece runs as one
 // graph when the same launches come again.
 //
-// A decode step is a thousand launches with the same arguments each time (what differs is in
+// A decode step is hundreds of launches with the same arguments each time (what differs is in
 // StepInfo, on the device). One by one they cost the host 3 to 4 us each; as the nodes of a graph,
 // well below one. What comes once runs as it is; the second time it is captured; from then on it is
 // one call. Owned by a device; called by its thread, with its context current.
