@@ -182,6 +182,7 @@ struct BackendOptions {
   bool graphs = true;          // on a device: what is launched again in the same way, in one call
   bool device_sampler = true;  // on a device: tokens are chosen there where it can
   bool fuse = true;            // on a device: launches that do several verbs' work
+  bool resident = false;       // on a device: layers of one row by blocks that stay
   bool prefetch = false;       // on a device: idle blocks ask for the weights that come next
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);

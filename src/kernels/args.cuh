@@ -384,6 +384,7 @@ struct RouteItemsArgs {  // route.cuh
 // ---- front.cuh ----
 constexpr int kFrontColumns = 3072;  // of a row, at most,
 constexpr int kFrontBytes = 5120;    // and of a router's row
+constexpr int kFrontHeld = kFrontColumns / kThreads;
 struct FrontArgs {
   NormArgs norm;  // with addition
   Matrix router;
@@ -399,6 +400,98 @@ struct PackedArgs {
   int blocks;  // of one item
   int unused = 0;
 };
+
+// ---- resident.cuh: layers of a decode step by blocks that stay ----
+constexpr int kResidentWork = 64 << 10;  // bytes of device memory for scores and inner activations
+constexpr int kResidentThreads = 512;
+constexpr int kResidentTeams = kResidentThreads / kThreads;  // each with a tile of its own
+constexpr int kResidentSlots = 8;                            // of the ring of weights
+constexpr int kSlotCodes = 20480;                            // bytes of a slot for codes,
+constexpr int kSlotScales = 128;  // and behind them for the scales of a row
+constexpr int kSlotBytes = kSlotCodes + kSlotScales;
+constexpr int kRingBytes = kResidentSlots * kSlotBytes;
+constexpr int kResidentColumns = 4096;      // of a row that goes through tiles, at most
+constexpr int kResidentScratch = 18 << 10;  // bytes of what a phase keeps to itself
+constexpr int kResidentSlotsOfChoice = 16;  // the largest top-k
+constexpr int kResidentDown = 32;           // rows of the experts' last product at a time
+constexpr int kResidentQuad = 4;            // weight rows of experts that a warp takes
+// How a product goes through the ring: steps of columns, those of a warp, rows and pieces of a
+// tile.
+struct TileCut {
+  int steps, share, rows, pieces;
+};
+constexpr TileCut cut_tile(int cols) {
+  TileCut cut{cols / kTileStep, 0, kTileGroup / 2, 2};
+  cut.share = (cut.steps + kWarps - 1) / kWarps;
+  while (cut.rows * cols > kSlotCodes) {
+    cut.rows /= 2;
+    cut.pieces *= 2;
+  }
+  return cut;
+}
+// A piece of the ring: whole rows of one matrix, one behind the other, and the scales of the first
+// one where it begins the upper or the lower half of a tile. Of a tile's first piece: where its
+// numbers go. A block's pieces of a layer in their order: norm weights, tiles of the first products
+// and of the last, norm weights, the router's rows, tiles of the shared expert's gate and up. In
+// front of them one whose `bytes` is how many there are.
+enum Then : int { kStore, kStoreSigmoid, kAddTo, kActivate };
+struct Piece {
+  const unsigned char *codes, *scales;
+  float* y;
+  int bytes, scale_bytes;
+  int rows;  // of the tile
+  int then;  // what becomes of its numbers
+
+  bool operator==(const Piece& other) const {
+    return codes == other.codes && scales == other.scales && y == other.y && bytes == other.bytes &&
+           scale_bytes == other.scale_bytes && rows == other.rows && then == other.then;
+  }
+};
+constexpr int kPieceTable = 64;  // pieces of a layer in shared memory at a time
+enum Stage : int { kStageIn, kStageOut, kStageShared, kStages };  // products by tiles
+// One layer, one row: norm, KDA; and with `feeds` addition to the residual, norm and experts, whose
+// sum goes to the residual too with `adds`, and else to behind.o.
+struct LayerArgs {
+  TileCut cut[kStages];
+  const Piece* pieces;  // [blocks, piece_stride]
+  i64 piece_stride;     // even
+  NormArgs before;      // y is not written; w null: x is behind the norm already
+  ProductsArgs in;      // q, k, v, f, gate; x is not looked at
+  Matrix beta;
+  KdaBlockArgs kda;  // b is not looked at
+  Product out;
+  NormArgs behind;  // with addition
+  Matrix router;
+  RouteArgs route;
+  ExpertsArgs e;  // items are not looked at
+  unsigned long long* totals;
+  unsigned long long expert_bytes;
+  int feeds, adds;
+  int gate;            // its number among the products
+  int unused[3] = {};  // whole loads of 16 bytes
+};
+constexpr int kMostLayers = 64;
+struct ResidentArgs {
+  const LayerArgs* layer[kMostLayers];
+  int* arrived;  // blocks, at all barriers; 0 between launches
+  int count;
+  int unused = 0;
+};
+// Bytes of shared memory of a block.
+constexpr int kResidentStage = kResidentColumns / kTileStep * (4 * kTileStep + 4);
+constexpr int kResidentParts = 2 * kResidentTeams * kWarps * kTileGroup * 4;
+constexpr int kResidentRow = kFrontColumns * 4;
+constexpr int kResidentQuantised = kFrontColumns + kFrontColumns / kQuantGroup * 8;
+constexpr int kResidentOuts = (kResidentSlotsOfChoice + 1) * kResidentDown * 4;
+constexpr int kResidentChoice = 2 * kResidentSlotsOfChoice * 4;
+constexpr int kDownScales = 16;  // floats: those of two rows of the shared expert's last product
+constexpr int kResidentBarriers = 256;
+constexpr int kResidentState =
+    48 + 2 * kPieceTable * static_cast<int>(sizeof(Piece));  // of the ring
+constexpr int kResidentShared = kRingBytes + kResidentStage + kResidentParts + kResidentRow +
+                                kResidentQuantised + kResidentScratch + kResidentOuts +
+                                kResidentChoice + kDownScales * 4 + kResidentBarriers +
+                                kResidentState + 2 * static_cast<int>(sizeof(LayerArgs));
 
 // ---- sample.cuh ----
 constexpr int kChooseThreads = 1024;

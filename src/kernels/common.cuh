@@ -13,7 +13,12 @@
 #ifndef SPK_SHARED
 #define SPK_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #endif
+// The rest of a block's shared memory: as many bytes as the launch says.
+#ifndef SPK_DYNAMIC_SHARED
+#define SPK_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+#endif
 #define SPK_DEVICE __device__ __forceinline__
+#define SPK_CALLED __device__ __noinline__
 // For kernels that need many registers: without the promise of one block the compiler spills some
 // to make room for a third.
 #define SPK_MANY_REGISTERS __launch_bounds__(kThreads, 1)

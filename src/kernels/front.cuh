@@ -22,7 +22,6 @@ SPK_DEVICE int front_place(int c) {
 
 // held = w * norm(x + o) by the first kThreads threads, as rms_norm<true> has it, and to y by the
 // first block; x is not written. `sum`: x + o, of the columns t, t + kThreads ..
-constexpr int kFrontHeld = kFrontColumns / kThreads;
 template <int F>
 SPK_DEVICE void norm_row(const NormArgs& a, float* held, float (&sum)[kFrontHeld]) {
   SPK_SHARED(float, parts, kWarps);

@@ -150,14 +150,14 @@ struct PackedFlight {
   }
 };
 
-// One group of both weight rows times the same group of each row of x.
-template <int R>
-SPK_DEVICE void add_group(const uint4 (&code)[2], const unsigned (&scale)[2], const QuantRows& x,
-                          const int (&row)[R], int n, int group, float (&sum)[2][R]) {
-  unsigned bytes[2][8];
-  float factor[2];
+// One group of the lane's weight rows times the same group of each row of x.
+template <int R, int W>
+SPK_DEVICE void add_group(const uint4 (&code)[W], const unsigned (&scale)[W], const QuantRows& x,
+                          const int (&row)[R], int n, int group, float (&sum)[W][R]) {
+  unsigned bytes[W][8];
+  float factor[W];
 #pragma unroll
-  for (int k = 0; k < 2; ++k) {
+  for (int k = 0; k < W; ++k) {
 #pragma unroll
     for (int w = 0; w < 4; ++w)
       codes_to_bytes(word_of(code[k], w), bytes[k][2 * w], bytes[k][2 * w + 1]);
@@ -172,7 +172,7 @@ SPK_DEVICE void add_group(const uint4 (&code)[2], const unsigned (&scale)[2], co
     const uint4 head = q[0], tail = q[1];
     const uint2 start = reinterpret_cast<const uint2*>(x.groups)[at];
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
+    for (int k = 0; k < W; ++k) {
       int total = static_cast<int>(start.y);
 #pragma unroll
       for (int w = 0; w < 4; ++w) total = dot4(bytes[k][w], word_of(head, w), total);
@@ -203,7 +203,7 @@ SPK_DEVICE void packed_dots(PackedFlight<A>& flight, const QuantRows& x, const i
     for (int f = 0; f < A; ++f) {
       const int group = first + f * kRowLanes, next = group + A * kRowLanes;
       if (group >= groups) break;
-      add_group<R>(flight.code[f], flight.scale[f], x, row, n, group, sum);
+      add_group(flight.code[f], flight.scale[f], x, row, n, group, sum);
       if (next < groups) flight.load(f, next);
     }
   }

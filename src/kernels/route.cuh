@@ -65,9 +65,9 @@ SPK_DEVICE RouteMemory route_memory(float4* memory) {
 }
 
 // One row, by a block of at least as many threads as there are experts and kThreads. `bias`: of the
-// thread's expert. slots[k], shared: the expert in slot k.
-SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
-                          const RouteMemory& m) {
+// thread's expert. slots[k], shared: the expert in slot k, there when it returns.
+SPK_DEVICE void choose_row(const RouteArgs& a, float bias, i64 row, int* slots,
+                           const RouteMemory& m) {
   float *const biased = m.biased, *const sigmoid_of = m.sigmoid_of, *const group = m.group;
   unsigned* const best_of = m.best_of;
   unsigned long long* const list = m.list;
@@ -121,15 +121,24 @@ SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
     }
   }
   __syncthreads();
-  if (warp != 0) return;
-  const int expert = lane < a.top_k ? slots[lane] : 0;
-  const float chosen = lane < a.top_k ? sigmoid_of[expert] : 0.f;
+}
+// By one warp: the weights of what was chosen.
+SPK_DEVICE void weigh_row(const RouteArgs& a, const int* slots, const RouteMemory& m,
+                          float* weights) {
+  const int lane = threadIdx.x % kWarp;
+  const float chosen = lane < a.top_k ? m.sigmoid_of[slots[lane]] : 0.f;
   float sum = 1e-20f;
 #pragma unroll 1
   for (int k = 0; k < a.top_k; ++k) sum += __shfl_sync(kAllLanes, chosen, k);
-  if (lane >= a.top_k) return;
-  row_at(a.ids, row)[lane] = expert;
-  row_at(a.weights, row)[lane] = chosen / sum * a.scale;
+  if (lane < a.top_k) weights[lane] = chosen / sum * a.scale;
+}
+SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
+                          const RouteMemory& m) {
+  choose_row(a, bias, row, slots, m);
+  const int t = threadIdx.x;
+  if (t >= kWarp) return;
+  weigh_row(a, slots, m, row_at(a.weights, row));
+  if (t < a.top_k) row_at(a.ids, row)[t] = slots[t];
 }
 static_assert(kMaxTopK <= kWarp && kMaxExperts / kWarp <= kWarp, "");
 

@@ -97,7 +97,7 @@ SPK_DRIVER CuResult cuDeviceGetAttribute(int* value, int attribute, CuDevice) {
   const long compute = gpu().orders.number("compute");
   switch (attribute) {
     case cuda::kMultiprocessors:
-      *value = 2;
+      *value = 1;  // blocks run one after the other: no two can meet
       return kOk;
     case cuda::kIntegrated:
       *value = static_cast<int>(gpu().orders.number("integrated"));
@@ -112,7 +112,7 @@ SPK_DRIVER CuResult cuDeviceGetAttribute(int* value, int attribute, CuDevice) {
       *value = 1 << 16;
       return kOk;
     case cuda::kSharedPerBlockOptin:
-      *value = 228 << 10;
+      *value = 227 << 10;
       return kOk;
     default:
       return kInvalidValue;
@@ -285,6 +285,11 @@ SPK_DRIVER CuResult cuModuleGetFunction(CuFunction* function, CuModule, const ch
   functions.push_back(std::make_unique<Function>(Function{kernel}));
   *function = reinterpret_cast<CuFunction>(functions.back().get());
   return kOk;
+}
+SPK_DRIVER CuResult cuFuncSetAttribute(CuFunction, int attribute, int value) {
+  const Call call;
+  if (call.bad()) return call.result();
+  return attribute == cuda::kMaxDynamicShared && value <= 227 << 10 ? kOk : kInvalidValue;
 }
 SPK_DRIVER CuResult cuLaunchKernelEx(const Launch* how, CuFunction function, void** arguments,
                                      void**) {

@@ -169,7 +169,7 @@ CuResult launch(CuFunction function, const Launch& launch, void** arguments) {
   if (launch.block[1] != 1 || launch.block[2] != 1) return kInvalidValue;
   Work work;
   work.function = reinterpret_cast<const Function*>(function);
-  work.grid = {launch.grid[0], launch.grid[1], launch.grid[2]};
+  work.grid = {launch.grid[0], launch.grid[1], launch.grid[2], launch.shared_bytes};
   work.threads = launch.block[0];
   const auto* const from = static_cast<const char*>(arguments[0]);
   work.arguments.assign(from, from + work.function->kernel->argument_bytes);

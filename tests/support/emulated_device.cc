@@ -21,6 +21,8 @@ class EmulatedDevice final : public cuda::Device {
     info_.arch = "host";
     info_.multiprocessors = 1;
     info_.l2 = 1 << 12;
+    info_.shared = 227 << 10;
+    info_.overlaps = true;
     info_.memory = size_t{1} << 33;
   }
   const cuda::DeviceInfo& info() const override { return info_; }
@@ -89,7 +91,7 @@ class EmulatedDevice final : public cuda::Device {
               size_t) override {
     run_emulated(*loaded_.at(static_cast<size_t>(kernel)),
                  {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-                  static_cast<unsigned>(grid.z)},
+                  static_cast<unsigned>(grid.z), static_cast<unsigned>(grid.shared)},
                  static_cast<unsigned>(threads), backward_, arguments);
   }
   void synchronize() override {}

@@ -11,6 +11,7 @@
 #include "kernels/kda_chunk.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/mla.cuh"
+#include "kernels/resident.cuh"
 #include "kernels/route.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/tile.cuh"
@@ -44,6 +45,7 @@ EmulatedKernel call(void (*kernel)(Args)) {
   SPK_KERNEL(packed_down<s, 4>), SPK_KERNEL(packed_down<s, 8>)
 #define SPK_TILES(f) \
   SPK_KERNEL(tiles<f, 1>), SPK_KERNEL(tiles<f, 2>), SPK_KERNEL(tiles<f, 4>), SPK_KERNEL(tiles<f, 8>)
+#define SPK_RESIDENT(f, d) SPK_KERNEL(resident<f, d, 2>), SPK_KERNEL(resident<f, d, 4>)
 #define SPK_HEAD_DIM(d)                                \
   SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);   \
   SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>);  \
@@ -62,6 +64,7 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_PRODUCTS(5);
     SPK_KERNEL(front<0, 256>), SPK_KERNEL(front<0, 512>);
     SPK_KERNEL(front<1, 256>), SPK_KERNEL(front<1, 512>);
+    SPK_RESIDENT(0, 64), SPK_RESIDENT(0, 128), SPK_RESIDENT(1, 64), SPK_RESIDENT(1, 128);
     SPK_TILES(2);
     SPK_TILES(5);
     SPK_EXPERTS(0, 0);
@@ -113,7 +116,8 @@ void note_asked(Asked* to) { emu::asked = to; }
 
 void run_emulated(const EmulatedKernel& kernel, const EmulatedGrid& grid, unsigned threads,
                   bool backward, const void* arguments) {
-  emu::run_grid({grid.x, grid.y, grid.z}, threads, backward, [&] { kernel.thread(arguments); });
+  emu::run_grid({grid.x, grid.y, grid.z, grid.shared}, threads, backward,
+                [&] { kernel.thread(arguments); });
 }
 
 }  // namespace spk::test

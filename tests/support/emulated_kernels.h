@@ -17,6 +17,7 @@ struct EmulatedKernel {
 
 struct EmulatedGrid {
   unsigned x = 1, y = 1, z = 1;
+  unsigned shared = 0;  // bytes of dynamic memory of a block
 };
 
 // "spk::gpu::matvec<0, 1>" and all others that can be emulated; null: not one of them.

@@ -99,6 +99,7 @@ constexpr size_t kStack = (64 << 10) + 192;
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kWarpLanes = 32;
 constexpr size_t kArena = 48 << 10;  // what a block has without asking
+constexpr size_t kDynamic = 227 << 10;
 
 enum class State : uint8_t { kReady, kInWarp, kInBlock, kDone };
 
@@ -128,6 +129,8 @@ struct Machine {
   size_t shared_used = 0;
   std::byte* stacks = nullptr;
   alignas(64) std::byte arena[kArena];
+  alignas(128) unsigned char dynamic[kDynamic];
+  size_t dynamic_used = 0;
 
   Machine() {
     void* memory = mmap(nullptr, kStack * kMaxThreads, PROT_READ | PROT_WRITE,
@@ -158,6 +161,7 @@ struct Machine {
 
   void run_block(bool backward) {
     std::memset(arena, 0xff, shared_used > 0 ? shared_used : sizeof arena);  // NaN
+    std::memset(dynamic, 0xff, dynamic_used);
     in_block = 0;
     for (Warp& w : warps) w.arrived = 0;
     for (unsigned t = 0; t < threads; ++t) start(t);
@@ -244,8 +248,28 @@ void* shared_memory(const void* declaration, size_t bytes) {
   return m.arena + at->second;
 }
 
+unsigned char* dynamic_shared_memory() { return machine().dynamic; }
+
+void require(bool good, const char* otherwise) {
+  if (!good) fail_resource("emulated block: ", otherwise);
+}
+void let_others_run() { machine().yield(); }
+
+void check_copy(const void* to, const void* from, int bytes) {
+  const Machine& m = machine();
+  const auto* const first = static_cast<const unsigned char*>(to);
+  const bool aligned = reinterpret_cast<uintptr_t>(to) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(from) % 16 == 0 && bytes % 16 == 0 && bytes > 0;
+  const bool inside = first >= m.dynamic && first + bytes <= m.dynamic + m.dynamic_used;
+  if (!aligned || !inside)
+    fail_resource("emulated bulk copy of ", bytes,
+                  " bytes: ", aligned ? "not into the block's memory" : "not aligned to 16 bytes");
+}
+
 void run_grid(const Dim& grid, unsigned threads, bool backward, const std::function<void()>& body) {
   Machine& m = machine();
+  SPK_CHECK(grid.shared <= kDynamic);
+  m.dynamic_used = grid.shared;
   SPK_CHECK(threads % kWarpLanes == 0 && threads <= kMaxThreads);
   m.threads = threads;
   m.body = &body;

@@ -23,6 +23,7 @@ namespace spk::emu {
 
 struct Dim {
   unsigned x = 1, y = 1, z = 1;
+  unsigned shared = 0;  // of a grid: bytes of dynamic memory of a block
 };
 
 // Of the running fiber.
@@ -39,6 +40,13 @@ void sync_block();
 const uint64_t* exchange(uint64_t value);
 // A block's own memory for one declaration in the source, from a 48 KiB arena.
 void* shared_memory(const void* declaration, size_t bytes);
+
+// What the launch asks for beside that: up to 227 KiB.
+unsigned char* dynamic_shared_memory();
+// Addresses and bytes of a bulk copy: multiples of 16, into dynamic memory.
+void check_copy(const void* to, const void* from, int bytes);
+void require(bool good, const char* otherwise);
+void let_others_run();
 
 // What kernels have asked to be brought into the L2, where a test wants to know.
 using Asked = std::vector<std::pair<const unsigned char*, int>>;
@@ -61,6 +69,7 @@ inline int lane() { return static_cast<int>(current->thread.x % 32); }
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define threadIdx (::spk::emu::current->thread)
@@ -73,6 +82,8 @@ inline int lane() { return static_cast<int>(current->thread.x % 32); }
   static const char name##_declaration = 0; \
   type* const name =                        \
       static_cast<type*>(::spk::emu::shared_memory(&name##_declaration, sizeof(type) * (count)))
+
+#define SPK_DYNAMIC_SHARED(name) unsigned char* const name = ::spk::emu::dynamic_shared_memory()
 
 namespace spk::gpu {
 
@@ -105,6 +116,35 @@ inline int atomicAdd(int* at, int more) {
   const int before = *at;
   *at += more;
   return before;
+}
+// A barrier of bulk copies, which are there at once; whoever waits lets others run until they are
+// asked for.
+struct EmulatedArrival {
+  int missing;  // announced bytes
+  short announced, phase;
+};
+inline void emulated_arrive(EmulatedArrival& at) {
+  if (at.announced == 0 || at.missing != 0) return;
+  at.announced = 0;
+  ++at.phase;
+}
+inline void emulated_announce(EmulatedArrival& at, int bytes) {
+  emu::require(at.announced == 0, "bytes announced twice in one phase");
+  at.announced = 1;
+  at.missing += bytes;
+  emulated_arrive(at);
+}
+inline void emulated_copy(void* to, const void* from, int bytes, EmulatedArrival& at) {
+  emu::check_copy(to, from, bytes);
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+  at.missing -= bytes;
+  emulated_arrive(at);
+}
+inline void emulated_wait(const EmulatedArrival& at, int turn) {
+  for (int tries = 0; (at.phase & 1) == (turn & 1); ++tries) {
+    emu::require(tries < 100000, "a wait for bytes that nobody asks for");
+    emu::let_others_run();
+  }
 }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }

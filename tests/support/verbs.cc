@@ -74,6 +74,7 @@ Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe) : shape_(sha
   if (family == Family::kCuda) {
     BackendOptions options;
     options.moe = moe;
+    options.resident = true;
     tested = make_tested_cuda_backends(options);
   } else {
     for (const std::string& isa : available_isas())

@@ -111,6 +111,16 @@ bool has_kda_block(const ModelShape& s) {
   return (s.head_dim == 32 || s.head_dim == 64 || s.head_dim == 128) &&
          (s.conv_kernel == 2 || s.conv_kernel == 4);
 }
+bool has_resident(const ModelShape& s) {
+  return has_kda_block(s) && s.head_dim >= 64 && s.hidden % 512 == 0 &&
+         s.hidden <= gpu::kFrontColumns && s.heads * s.head_dim % 512 == 0 &&
+         code_bytes(Format::kBf16, 1, s.hidden) <= gpu::kFrontBytes &&
+         s.heads * s.head_dim <= gpu::kResidentColumns && s.top_k <= gpu::kResidentSlotsOfChoice &&
+         s.experts <= gpu::kResidentThreads;
+}
+KernelName resident_kernel(const ModelShape& s, Format router) {
+  return instance("resident", "resident", router, s.head_dim, s.conv_kernel);
+}
 KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number) {
   return instance(header, name, number);
 }
@@ -121,7 +131,8 @@ int64_t row_bucket(int64_t n) {
   return kBuckets.back();
 }
 
-std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const WeightUse> weights) {
+std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const WeightUse> weights,
+                                         bool resident) {
   std::vector<KernelSpec> specs;
   // Of the shared experts; their kernels are those of the routed ones where the two join.
   Format shared_up = Format::kF32, shared_down = Format::kF32;
@@ -160,6 +171,9 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
         add(specs, plain_kernel("packed", name));
     if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts))
       add(specs, front_kernel(w.format, gpu::route_threads(static_cast<int>(s.experts))));
+    if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts) && resident &&
+        has_resident(s))
+      add(specs, resident_kernel(s, w.format));
     if (contains(w.name, "kv_b_proj")) add(specs, absorb_kernel(w.format));
     if (!routed) add(specs, matmul_kernel(w.format));
   }
@@ -207,7 +221,8 @@ std::string agreement_checks() {
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
   SPK_SIZE(QuantRows), SPK_SIZE(FrontArgs), SPK_SIZE(PackedItemsArgs), SPK_SIZE(NextWeights),
-      SPK_SIZE(RouteItemsArgs), SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs);
+      SPK_SIZE(RouteItemsArgs), SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs), SPK_SIZE(LayerArgs),
+      SPK_SIZE(ResidentArgs);
   SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(kTileStep), SPK_CONSTANT(kTileGroup), SPK_CONSTANT(tile_blocks(1));
@@ -219,6 +234,7 @@ std::string agreement_checks() {
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kSumNormThreads), SPK_CONSTANT(kMaxStretches),
       SPK_CONSTANT(kPieceBytes), SPK_CONSTANT(kSumNormColumns), SPK_CONSTANT(kMaxGroups),
       SPK_CONSTANT(kExpertRows);
+  SPK_CONSTANT(kResidentThreads), SPK_CONSTANT(kResidentShared), SPK_CONSTANT(kMostLayers);
   SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
   SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kSharedTiles), SPK_CONSTANT(kPiece),
       SPK_CONSTANT(kPiecesPerBlock);

@@ -57,6 +57,10 @@ KernelName attend_kernel(const ModelShape& shape, bool split);
 KernelName attend_merge_kernel(const ModelShape& shape);
 KernelName kda_block_kernel(const ModelShape& shape);
 bool has_kda_block(const ModelShape& shape);
+// Whether whole layers of one row run by blocks that stay (resident.cuh), as far as the shape
+// decides it, and the kernel for a format of the routers.
+bool has_resident(const ModelShape& shape);
+KernelName resident_kernel(const ModelShape& shape, Format router);
 // One without arguments ("rows", "swiglu"), or with one number ("kda", "kda_rows", 128).
 KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number = 0);
 
@@ -67,7 +71,8 @@ int64_t row_bucket(int64_t n);
 // The role of a stored matrix is found by its name: a wrong guess costs compiling later, nothing
 // else.
 std::vector<KernelSpec> kernels_of_model(const ModelShape& shape,
-                                         std::span<const WeightUse> weights);
+                                         std::span<const WeightUse> weights,
+                                         bool resident = false);
 
 // Text put in front of every program: sizes and constants as this compiler sees them.
 std::string agreement_checks();

@@ -147,6 +147,8 @@ Weight CudaBackend::upload(const HostTensor& t) {
   w.name = t.name;
   names_.emplace_back(t.name);
   uses_.push_back({names_.back(), t.format, t.rows, t.cols});
+  if (t.name.find(".mlp.gate.") != std::string_view::npos && t.rows > 1)
+    resident_router_ = t.format;
   // Vectors and convolution taps become floats.
   if (t.rows == 1 || is_conv_taps(t.name)) {
     std::vector<float> values(static_cast<size_t>(t.rows * t.cols));
@@ -328,7 +330,8 @@ void CudaBackend::begin(const Step& step) {
   }
   if (!kernels_ready_) {
     kernels_ready_ = true;
-    if (!uses_.empty()) device_->prepare_kernels(kernels_of_model(shape_, uses_));
+    if (!uses_.empty())
+      device_->prepare_kernels(kernels_of_model(shape_, uses_, options_.resident));
   }
   step_ = step;
   rope_ready_ = false;

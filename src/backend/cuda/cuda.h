@@ -167,21 +167,39 @@ class CudaBackend final : public Backend {
     std::optional<Rows> x;  // o is to be added to it
   };
   void flush_sum() {
+    if (!resident_.empty()) launch_resident();
     if (pending_) launch_sum();
     if (pending_norm_) launch_norm();
   }
   bool fuses(Block block) const;
   void launch_sum();
-  // A norm behind the mixer, which the experts' first launch may make for itself.
+  // A norm of one row, which what follows may make for itself: behind the mixer with an addition
+  // first, in front of a resident layer without.
   struct PendingNorm {
     gpu::NormArgs args;
-    Rows y;
+    Rows x, o, y;
+    bool adds;
   };
   void launch_norm();
   bool hold_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y);
   bool front(const Moe& w, const gpu::RouteItemsArgs& route, const Rows& h);
   bool add_pending(const Rows& x, const Rows& o);
   bool norm_pending(const Rows& x, const Weight& w, const Rows& y);
+  // ---- layers by blocks that stay (cuda_resident.cc) ----
+  // Layers of one row that no launch has made yet; what the last one waits for.
+  enum class Open { kWhole, kExperts, kAddition };
+  bool stays() const;  // the device and the shape admit such layers, and this step is of one row
+  bool hold_first_norm(const Rows& x, const Weight& w, const Rows& y);
+  bool resident_kda(const Layer& layer, const LayerState& state, const Scratch& t);
+  bool resident_moe(const Moe& w, const Scratch& t);
+  bool resident_add(const Rows& x, const Rows& o);
+  bool fits_resident(const Moe& w);
+  void launch_resident();
+  struct KnownLayers;
+  DevicePointer layer_on_device(const gpu::LayerArgs& layer);
+  void place_pieces(gpu::LayerArgs& layer, KnownLayers& known);
+  gpu::KdaBlockArgs kda_args(const Kda& w, const LayerState& state, const Scratch& t) const;
+
   void fused_kda(const Layer& layer, const LayerState& state, const Scratch& t);
   void fused_moe(const Moe& w, const Scratch& t);
   // What idle blocks of a launch ask for: these weights, at most so many bytes; and how many of
@@ -235,6 +253,23 @@ class CudaBackend final : public Backend {
   std::vector<float> floats_;                         // of reads and writes
   std::optional<PendingSum> pending_;
   std::optional<PendingNorm> pending_norm_;
+  std::vector<gpu::LayerArgs> resident_;
+  Open open_ = Open::kWhole;
+  Format resident_router_ = Format::kF32;
+  // Layers as they lie on the device, by the matrix that they begin with; the oldest makes room.
+  struct KnownLayer {
+    gpu::LayerArgs args;
+    DevicePointer at;
+  };
+  struct KnownLayers {
+    std::vector<KnownLayer> layers;
+    std::vector<gpu::Piece> pieces;
+    DevicePointer list = 0;
+  };
+  std::unordered_map<const void*, KnownLayers> known_layers_;
+  DevicePointer layer_memory_ = 0;
+  int64_t layers_there_ = 0;
+  DevicePointer resident_work_ = 0;  // scores, inner activations
   // Products behind the experts of a layer, by its router's codes; learnt once, so that launches
   // stay the same.
   std::map<const void*, gpu::NextWeights> behind_experts_;

@@ -47,23 +47,18 @@ void CudaBackend::fused(Block block, const Layer& layer, const LayerState& state
 
 // ---- KDA ----
 
-void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const Scratch& t) {
-  const Kda& w = layer.kda;
+gpu::KdaBlockArgs CudaBackend::kda_args(const Kda& w, const LayerState& state,
+                                        const Scratch& t) const {
   const int64_t n = shape_.heads * shape_.head_dim;
-  const Rows q = t.q.slice_cols(0, n), k = t.k.slice_cols(0, n), v = t.v.slice_cols(0, n);
-  const Rows o = t.mix.slice_cols(0, n);
-  const Weight* in[] = {&w.q, &w.k, &w.v, &w.f, &w.g, &w.b};
-  const Rows out[] = {q, k, v, t.f, t.g, t.beta};
-  matmul_many(t.h, in, out);
   gpu::KdaBlockArgs a{};
-  const Rows* const streams[3] = {&q, &k, &v};
+  const Rows* const streams[3] = {&t.q, &t.k, &t.v};
   const Weight* const taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
   for (int s = 0; s < 3; ++s) {
     SPK_CHECK(taps[s]->rows == n && taps[s]->cols == shape_.conv_kernel);
     a.x[s] = view_of(*streams[s]);
     a.taps[s] = floats_of(*taps[s]);
   }
-  a.f = view_of(t.f), a.b = view_of(t.beta), a.gate = view_of(t.g), a.o = view_of(o);
+  a.f = view_of(t.f), a.b = view_of(t.beta), a.gate = view_of(t.g), a.o = view_of(t.mix);
   a.a_log = floats_of(w.a_log);
   a.dt_bias = floats_of(w.dt_bias);
   a.o_norm = floats_of(w.o_norm);
@@ -75,10 +70,23 @@ void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const S
   a.record_u = view_of(state.record_u);
   a.record_g = view_of(state.record_g);
   a.step = step_info();
-  a.n = static_cast<int>(q.rows);
+  a.n = static_cast<int>(t.h.rows);
   a.heads = static_cast<int>(shape_.heads);
   a.lower_bound = static_cast<float>(shape_.kda_lower_bound);
   a.eps = static_cast<float>(shape_.eps);
+  return a;
+}
+
+void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const Scratch& t) {
+  if (resident_kda(layer, state, t)) return;
+  const Kda& w = layer.kda;
+  const int64_t n = shape_.heads * shape_.head_dim;
+  const Rows q = t.q.slice_cols(0, n), k = t.k.slice_cols(0, n), v = t.v.slice_cols(0, n);
+  const Rows o = t.mix.slice_cols(0, n);
+  const Weight* in[] = {&w.q, &w.k, &w.v, &w.f, &w.g, &w.b};
+  const Rows out[] = {q, k, v, t.f, t.g, t.beta};
+  matmul_many(t.h, in, out);
+  gpu::KdaBlockArgs a = kda_args(w, state, t);
   const Ffn& f = layer.is_moe ? layer.moe.shared : layer.ffn;
   const Weight* const behind[] = {&w.o, &layer.moe.router, &f.gate, &f.up, &f.down};
   a.next = ahead(behind, kBesideKda);
@@ -93,6 +101,7 @@ void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const S
 // ---- experts ----
 
 void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
+  if (resident_moe(w, t)) return;
   const int64_t n = t.h.rows, top_k = shape_.top_k;
   const auto columns = [&](const Ints& table) {
     return table ? table.slice_cols(w.index * top_k, top_k) : Ints{};
@@ -159,20 +168,26 @@ bool CudaBackend::hold_norm(const Rows& x, const Rows& o, const Weight& w, const
   if (!options_.fuse || step_.kind == StepKind::kPrefill || x.rows != 1 ||
       x.cols > gpu::kFrontColumns)
     return false;
-  flush_sum();
+  // Behind a resident layer's mixer both stay open.
+  const bool joins = !resident_.empty() && open_ == Open::kExperts && !pending_norm_ &&
+                     !resident_.back().feeds && resident_.back().out.y.data == view_of(o).data;
+  if (!joins) flush_sum();
   pending_norm_ = PendingNorm{{view_of(x), view_of(o), view_of(y), floats_of(w),
                                static_cast<int>(x.cols), static_cast<float>(shape_.eps)},
-                              y};
+                              x,
+                              o,
+                              y,
+                              true};
   return true;
 }
 
 void CudaBackend::launch_norm() {
   const PendingNorm p = *std::exchange(pending_norm_, std::nullopt);
-  launch(rms_norm_kernel(true), {p.y.rows}, kThreads, p.args);
+  launch(rms_norm_kernel(p.adds), {p.y.rows}, kThreads, p.args);
 }
 
 bool CudaBackend::front(const Moe& w, const gpu::RouteItemsArgs& route, const Rows& h) {
-  if (!pending_norm_ || !same(h, pending_norm_->y) ||
+  if (!pending_norm_ || !pending_norm_->adds || !same(h, pending_norm_->y) ||
       !has_front(w.router.format, w.router.cols, shape_.experts))
     return false;
   gpu::FrontArgs a{std::exchange(pending_norm_, std::nullopt)->args, matrix_of(w.router), route};

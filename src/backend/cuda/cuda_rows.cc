@@ -32,7 +32,7 @@ void CudaBackend::embed(const Weight& table, const Ints& tokens, const Rows& y) 
 }
 
 void CudaBackend::rms_norm(const Rows& x, const Weight& w, const Rows& y) {
-  if (norm_pending(x, w, y)) return;
+  if (norm_pending(x, w, y) || hold_first_norm(x, w, y)) return;
   launch(rms_norm_kernel(false), {x.rows}, kThreads,
          gpu::NormArgs{view_of(x),
                        {},
@@ -48,7 +48,7 @@ void CudaBackend::add_rms_norm(const Rows& x, const Rows& o, const Weight& w, co
                        static_cast<float>(shape_.eps)});
 }
 void CudaBackend::add(const Rows& x, const Rows& o) {
-  if (add_pending(x, o)) return;
+  if (resident_add(x, o) || add_pending(x, o)) return;
   launch(plain_kernel("rows", "add_rows"), {blocks(x.cols), x.rows}, kThreads,
          gpu::AddArgs{view_of(x), view_of(o), static_cast<int>(x.cols)});
 }

@@ -21,6 +21,7 @@ namespace spk::cuda {
 
 struct Grid {
   int64_t x = 1, y = 1, z = 1;
+  int64_t shared = 0;  // bytes of shared memory of a block beside what the kernel declares
 };
 
 using KernelId = int;

@@ -55,6 +55,7 @@ Driver load_driver() {
   get("cuModuleLoadData", d.module_load);
   get("cuModuleUnload", d.module_unload);
   get("cuModuleGetFunction", d.module_function);
+  get("cuFuncSetAttribute", d.function_attribute);
   get("cuLaunchKernelEx", d.launch);
   get("cuStreamBeginCapture_v2", d.capture_begin);
   get("cuStreamEndCapture", d.capture_end);
@@ -142,6 +143,7 @@ DeviceInfo device_info(int ordinal) {
   info.multiprocessors = attribute(kMultiprocessors);
   info.integrated = attribute(kIntegrated) != 0;
   info.l2 = static_cast<size_t>(attribute(kL2Bytes));
+  info.shared = static_cast<size_t>(attribute(kSharedPerBlockOptin));
   check(d.device_memory(&info.memory, device), "cuDeviceTotalMem");
   check(d.driver_version(&info.driver_version), "cuDriverGetVersion");
   return info;

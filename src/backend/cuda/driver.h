@@ -43,6 +43,9 @@ enum CuAttribute : int {
   kSharedPerBlockOptin = 97,
 };
 
+// cuFuncSetAttribute
+constexpr int kMaxDynamicShared = 8;
+
 // cuMemcpy2DAsync: sides are host (1) or device (2).
 struct CuCopy2D {
   size_t source_x = 0, source_y = 0;
@@ -112,6 +115,7 @@ struct Driver {
   CuResult (*module_load)(CuModule* module, const void* image);
   CuResult (*module_unload)(CuModule module);
   CuResult (*module_function)(CuFunction* function, CuModule module, const char* name);
+  CuResult (*function_attribute)(CuFunction function, int attribute, int value);
   CuResult (*launch)(const CuLaunch* launch, CuFunction function, void** arguments, void** extra);
   CuResult (*capture_begin)(CuStream stream, int mode);
   CuResult (*capture_end)(CuStream stream, CuGraph* graph);
@@ -140,6 +144,7 @@ struct DeviceInfo {
   bool integrated = false;  // memory is shared with the processor
   size_t memory = 0;
   size_t l2 = 0;
+  size_t shared = 0;       // that a block can have when it asks
   int driver_version = 0;  // 13000
 };
 

@@ -190,7 +190,13 @@ class DriverDevice final : public Device {
   void launch(KernelId kernel, const Grid& grid, int threads, const void* arguments,
               size_t bytes) override {
     enter();
-    launches_->add(functions_.at(static_cast<size_t>(kernel)), grid, threads, arguments, bytes);
+    const CuFunction function = functions_.at(static_cast<size_t>(kernel));
+    if (grid.shared > 0 && asked_shared_[function] < grid.shared) {
+      check(d_.function_attribute(function, kMaxDynamicShared, static_cast<int>(grid.shared)),
+            "cuFuncSetAttribute");
+      asked_shared_[function] = grid.shared;
+    }
+    launches_->add(function, grid, threads, arguments, bytes);
   }
   void synchronize() override {
     enter();
@@ -260,6 +266,7 @@ class DriverDevice final : public Device {
   std::vector<CuModule> modules_;
   std::vector<CuFunction> functions_;
   std::unordered_map<std::string, KernelId> ids_;
+  std::unordered_map<CuFunction, int64_t> asked_shared_;
 };
 
 thread_local CuContext DriverDevice::current_ = nullptr;

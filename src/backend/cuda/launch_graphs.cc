@@ -37,6 +37,7 @@ void LaunchGraphs::add(CuFunction function, const Grid& grid, int threads, const
   item.grid[1] = static_cast<unsigned>(grid.y);
   item.grid[2] = static_cast<unsigned>(grid.z);
   item.threads = static_cast<unsigned>(threads);
+  item.shared = static_cast<unsigned>(grid.shared);
   item.at = blob_.size();
   item.bytes = bytes;
   blob_.resize((blob_.size() + bytes + kAlign - 1) / kAlign * kAlign);
@@ -65,7 +66,7 @@ void LaunchGraphs::run(const std::vector<Item>& items, std::vector<std::byte>& b
     CuLaunchAttribute early;
     const CuLaunch launch{{item.grid[0], item.grid[1], item.grid[2]},
                           {item.threads, 1, 1},
-                          0,
+                          item.shared,
                           stream_,
                           &early,
                           overlap_ ? 1u : 0u};

@@ -38,6 +38,7 @@ class LaunchGraphs {
     CuFunction function = nullptr;
     unsigned grid[3] = {0, 0, 0};
     unsigned threads = 0;
+    unsigned shared = 0;
     uint64_t at = 0, bytes = 0;
   };
   struct Known {

@@ -1,0 +1,294 @@
+// Layers of a decode step of one row by blocks that stay: one a multiprocessor, for all layers of a
+// launch. What were launches are phases between meetings of all blocks:
+//
+//   norm, q k v f gate | beta, KDA by heads | output projection |
+//   addition, norm, router, shared expert's gate and up | choice, gate and up | down, sum, addition
+//   |
+//
+// A launch costs its start, its first wait for memory and its end; a meeting costs one trip through
+// the L2, and weights are on their way before it. Small work between phases (norms, the choice,
+// quantised rows) every block does for itself, which takes less time than to wait for one that does
+// it for all. Phases are short, so code that is used twice is called, not copied: instructions come
+// from memory too.
+//
+// The bits are those of the verbs: the same operations in the same order as rms_norm, tiles,
+// matvec, kda_block, route, the packed experts and expert_sum.
+#pragma once
+
+#include "kernels/resident_experts.cuh"
+#include "kernels/resident_kda.cuh"
+#include "kernels/route.cuh"
+
+namespace spk::gpu {
+
+static_assert(kRouteWords * 4 <= kResidentScratch, "");
+
+// A row of a stored matrix by a warp, as matvec has it.
+template <int F>
+SPK_DEVICE float row_dot(const unsigned char* row, const float* x, int cols) {
+  constexpr int kNumbers = Codec<F>::kNumbers, kColumns = kWarp * kNumbers, kAtOnce = 5;
+  const int lane = thread_now() % kWarp;
+  const uint4* const codes = reinterpret_cast<const uint4*>(row) + lane;
+  float sum = 0.f;
+#pragma unroll 1
+  for (int first = 0; first * kColumns < cols; first += kAtOnce) {
+    uint4 w[kAtOnce];
+#pragma unroll
+    for (int f = 0; f < kAtOnce; ++f)
+      w[f] = (first + f) * kColumns + lane * kNumbers < cols ? codes[(first + f) * kWarp]
+                                                             : uint4{0, 0, 0, 0};
+#pragma unroll
+    for (int f = 0; f < kAtOnce; ++f) {
+      const int c = (first + f) * kColumns + lane * kNumbers;
+      if (c >= cols) break;
+#pragma unroll
+      for (int q = 0; q < kNumbers / 4; ++q) {
+        const float4 v = *reinterpret_cast<const float4*>(x + c + 4 * q);
+        sum = fmaf(number<F>(w[f], 4 * q, 1.f), v.x, sum);
+        sum = fmaf(number<F>(w[f], 4 * q + 1, 1.f), v.y, sum);
+        sum = fmaf(number<F>(w[f], 4 * q + 2, 1.f), v.z, sum);
+        sum = fmaf(number<F>(w[f], 4 * q + 3, 1.f), v.w, sum);
+      }
+    }
+  }
+  return warp_sum(sum);
+}
+// Pieces used then.
+SPK_DEVICE int norm_through_ring(int which, const NormArgs& a, int used) {
+  const ResidentMemory m = resident_memory();
+  wait_for_piece(m, used);
+  norm_row(a, reinterpret_cast<const float*>(slot_of(m, used)));
+  if (thread_now() < kWarp) fill_ring(which, used + 1, kResidentSlots);
+  return used + 1;
+}
+// The router's rows of this block, a warp each; they come through the ring. Pieces used then.
+template <int F>
+SPK_DEVICE int router_scores(int which, int used) {
+  const ResidentMemory m = resident_memory();
+  const LayerArgs& l = m.layers[which];
+  const int lane = thread_now() % kWarp, warp = thread_now() / kWarp;
+  const int blocks = static_cast<int>(gridDim.x), experts = l.route.experts;
+#pragma unroll 1
+  for (int first = static_cast<int>(blockIdx.x); first < experts;
+       first += kResidentSlots * blocks) {
+    const int expert = first + warp * blocks;
+    if (warp < kResidentSlots && expert < experts) {
+      wait_for_piece(m, used + warp);
+      const float score = row_dot<F>(slot_of(m, used + warp), m.row, l.router.cols);
+      if (lane == 0) l.route.scores.data[expert] = score;
+    }
+    __syncthreads();
+    used += min(kResidentSlots, (experts - first + blocks - 1) / blocks);
+    if (warp == 0) fill_ring(which, used, kResidentSlots);
+  }
+  return used;
+}
+
+// By one warp: what the host is to know of a choice. Distinct experts: a replayed route may name
+// one twice.
+SPK_DEVICE void note_choice(const LayerArgs& l, const int* slots) {
+  const int lane = thread_now() % kWarp;
+  const bool there = lane < l.e.top_k;
+  const int mine = there ? slots[lane] : -1;
+  bool first = there;
+#pragma unroll 1
+  for (int k = 0; k + 1 < l.e.top_k; ++k)
+    if (k < lane && slots[k] == mine) first = false;
+  const auto distinct = static_cast<unsigned long long>(warp_total(first ? 1 : 0));
+  if (there) l.route.ids.data[lane] = mine;
+  if (lane != 0) return;
+  l.totals[0] += distinct;
+  l.totals[1] += distinct * l.expert_bytes;
+}
+
+// Has memory brought into the L2, a line a thread.
+SPK_DEVICE void ask_for_lines(const void* data, int bytes) {
+  const int line = thread_now();
+  if (line * kLineBytes < bytes) ask_for_line(static_cast<const char*>(data) + line * kLineBytes);
+}
+
+// Grid: a block a multiprocessor, all running at once; kResidentThreads threads, kResidentShared
+// bytes. F: format of the routers, D: head_dim, K: taps.
+template <int F, int D, int K>
+__global__ void __launch_bounds__(kResidentThreads, 1)
+    resident(const __grid_constant__ ResidentArgs a) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  const ResidentMemory m = resident_memory();
+  // Asked for anew at each use (thread_now).
+  const auto warp_now = [] { return thread_now() / kWarp; };
+  const auto lane_now = [] { return thread_now() % kWarp; };
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  Meeting meeting{a.arrived};
+  WarpCopies copies;
+  int used = 0;  // pieces of the ring
+  const auto fetch_layer = [&](int l) {
+    const uint4* const from = reinterpret_cast<const uint4*>(a.layer[l]);
+    uint4* const to = reinterpret_cast<uint4*>(m.layers + l % 2);
+    static_assert(sizeof(LayerArgs) / 16 <= kResidentThreads, "");
+    if (thread_now() < static_cast<int>(sizeof(LayerArgs) / 16))
+      to[thread_now()] = from[thread_now()];
+  };
+  start_arrivals(m.arrivals, kArrivals);
+  fetch_layer(0);
+  if (thread_now() == 0) m.state->asked = 0;
+  __syncthreads();
+  if (warp_now() == 0) {
+    if (thread_now() == 0) ask_for_list(0);
+    begin_layer(0, 0, 0);
+    fill_ring(0, 0, kResidentSlots);
+  }
+  wait_for_previous();
+
+#pragma unroll 1
+  for (int at = 0; at < a.count; ++at) {
+    const int which = at % 2;
+    const LayerArgs& l = m.layers[which];
+    const ExpertsArgs& e = l.e;
+    const KdaBlockArgs& kda = l.kda;
+    const bool more = at + 1 < a.count;
+    // ---- norm and the first products ----
+    using Mix = ResidentKda<D, K>;
+    // Units of KDA: the last blocks, which have fewer tiles, begin.
+    const int units = kda.heads * Mix::kUnits, own = blocks - 1 - block;
+    const auto head_of = [](int unit) { return unit / Mix::kUnits; };
+    const auto column_of = [](int unit) { return unit % Mix::kUnits * Mix::kColumns; };
+    if (own < units) Mix::read_early(kda, head_of(own), column_of(own));
+    if (at > 0) meeting.wait();
+    if (more) fetch_layer(at + 1);
+    if (l.before.w) {
+      used = norm_through_ring(which, l.before, used);
+    } else {
+      for (int c = thread_now(); c < l.before.cols; c += kResidentThreads)
+        m.row[c] = l.before.x.data[c];
+      __syncthreads();
+    }
+    stage_row(m.row, l.before.cols / kTileStep);
+    __syncthreads();
+    if (more && thread_now() == 0) ask_for_list(1 - which);
+    used = run_tiles(which, kStageIn, used);
+    // ---- KDA ----
+    Mix mix;
+    const bool folds = kda.step->fold > 0;
+    if (folds && own < units) {
+      mix.read_state(kda, head_of(own), column_of(own));
+      mix.fold(kda, head_of(own), column_of(own));
+    }
+    meeting.arrive();
+    if (own < units) {
+      if (!folds) mix.read_state(kda, head_of(own), column_of(own));
+    } else if (l.feeds) {  // has time
+      const int bytes = l.route.experts * static_cast<int>(sizeof(ExpertWeights));
+      const int share = (bytes / blocks / kLineBytes + 1) * kLineBytes;
+      ask_for_lines(reinterpret_cast<const char*>(e.experts) + block * share,
+                    min(share, bytes - block * share));
+      ask_for_lines(l.route.bias, l.route.experts * static_cast<int>(sizeof(float)));
+    }
+    const auto read_beta = [&](int head) {
+      if (warp_now() != kResidentWarps - 1) return;
+      const float beta = row_dot<kBf16>(l.beta.codes + head * l.beta.row_bytes, m.row, l.beta.cols);
+      if (lane_now() == 0) Mix::memory().beta[0] = sigmoid(beta);
+    };
+    if (own < units) read_beta(head_of(own));
+    meeting.wait();
+    if (own < units) mix.run(kda, head_of(own), column_of(own));
+      // One block, which has all.
+#pragma unroll 1
+    for (int unit = own + blocks; unit < units; unit += blocks) {
+      __syncthreads();
+      Mix::read_early(kda, head_of(unit), column_of(unit));
+      mix.read_state(kda, head_of(unit), column_of(unit));
+      mix.fold(kda, head_of(unit), column_of(unit));
+      read_beta(head_of(unit));
+      __syncthreads();
+      mix.run(kda, head_of(unit), column_of(unit));
+    }
+    meeting.arrive();
+    // ---- output projection ----
+    meeting.wait();
+    Mix::gated_norm(kda, reinterpret_cast<float*>(m.scratch));
+    __syncthreads();
+    stage_row(reinterpret_cast<float*>(m.scratch), l.out.w.cols / kTileStep);
+    __syncthreads();
+    used = run_tiles(which, kStageOut, used);
+    meeting.arrive();
+    if (l.feeds) {
+      // ---- addition, norm, router, the shared expert's first products ----
+      meeting.wait();
+      used = norm_through_ring(which, l.behind, used);
+      used = router_scores<F>(which, used);
+      meeting.arrive();
+      constexpr int kQuantise = 6;  // warps; the others stage
+      quantise_groups(m.row, e.hidden / kQuantGroup, m.quantised.codes, m.quantised.groups, 0,
+                      kQuantise);
+      stage_row(m.row, e.hidden / kTileStep, kQuantise, kResidentWarps - kQuantise);
+      __syncthreads();
+      used = run_tiles(which, kStageShared, used);
+      // ---- the choice, gate and up ----
+      const float bias = bias_of(l.route);
+      const DownRows down(e);
+      meeting.wait();
+      const RouteMemory choice = route_memory(reinterpret_cast<float4*>(m.scratch));
+      choose_row(l.route, bias, 0, m.slots, choice);
+      int row = down.first, rows = down.rows_at(row);
+      const unsigned char* source = down.source(e, rows);
+      experts_up(e, copies);
+      // The next layer's pieces begin in the slots that the last product leaves free.
+      const int taken = min(down.slots(e), kResidentSlots);
+      used += (taken - used % kResidentSlots + kResidentSlots) % kResidentSlots;
+      if (warp_now() == kResidentWarps - 1) {
+        weigh_row(l.route, m.slots, choice, m.weights);
+      }
+      meeting.arrive();
+      // ---- down, sum, addition ----
+      if (rows > 0) down.ask(e, row, rows, source);
+      if (more && warp_now() == 0) {
+        begin_layer(1 - which, used, at + 1);
+        fill_ring(1 - which, used, kResidentSlots - taken);
+      }
+      // Of the second warp, whose lanes add.
+      const int column = warp_now() == 1 && lane_now() < rows ? row + lane_now() : down.first;
+      float before = l.behind.x.data[column];
+      meeting.wait();
+      QuantRows act;
+      act.codes = reinterpret_cast<signed char*>(m.scratch);
+      act.groups = reinterpret_cast<unsigned*>(m.scratch + e.top_k * e.width);
+      act.cols = e.width;
+      stage_row(e.shared_act, e.shared_width / kTileStep);
+      quantise_groups(e.act, e.top_k * e.width / kQuantGroup, act.codes, act.groups);
+      __syncthreads();
+#pragma unroll 1
+      while (rows > 0) {
+        down.products(e, act, row, rows, copies);
+        __syncthreads();
+        if (warp_now() == 1 && lane_now() < rows) {
+          float sum = 0.f;
+#pragma unroll 4
+          for (int k = 0; k < e.top_k; ++k)
+            sum = fmaf(m.weights[k], m.outs[k * kResidentDown + lane_now()], sum);
+          sum += number_of(m.parts + lane_now() / kTileGroup * (kWarps * kTileGroup),
+                           lane_now() % kTileGroup);
+          (l.adds ? l.behind.x : l.behind.o).data[row + lane_now()] = l.adds ? before + sum : sum;
+        }
+        row += kResidentDown;
+        rows = down.rows_at(row);
+        if (rows <= 0) break;
+        __syncthreads();
+        source = down.source(e, rows);
+        down.ask(e, row, rows, source);
+        if (warp_now() == 1 && lane_now() < rows) before = l.behind.x.data[row + lane_now()];
+        __syncthreads();  // the scales
+      }
+      if (block == 0) {
+        if (warp_now() == kResidentWarps - 2) note_choice(l, m.slots);
+        if (thread_now() < e.top_k) l.route.weights.data[thread_now()] = m.weights[thread_now()];
+      }
+      if (more && warp_now() == 0) fill_ring(1 - which, used, kResidentSlots);
+      if (more) meeting.arrive();
+    }
+  }
+  let_next_start();
+  meeting.leave();
+#endif
+}
+
+}  // namespace spk::gpu
