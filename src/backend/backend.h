@@ -183,7 +183,6 @@ struct BackendOptions {
   bool device_sampler = true;  // on a device: tokens are chosen there where it can
   bool fuse = true;            // on a device: launches that do several verbs' work
   bool resident = false;       // on a device: layers of one row by blocks that stay
-  bool prefetch = false;       // on a device: idle blocks ask for the weights that come next
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

@@ -54,20 +54,6 @@ struct StepInfo {
   int unused = 0;
 };
 
-// Weights that launches behind this one read: blocks that have nothing else to do ask for them
-// (common.cuh).
-constexpr int kMaxStretches = 16;
-constexpr int kPieceBytes = 2048;  // of one request
-struct Stretch {
-  const unsigned char* data;
-  i64 bytes;  // a multiple of 16
-};
-struct NextWeights {
-  Stretch stretch[kMaxStretches];
-  int count;
-  int blocks;  // behind the launch's own ones
-};
-
 // ---- rows.cuh ----
 struct EmbedArgs {
   Matrix table;
@@ -211,7 +197,6 @@ struct KdaBlockArgs {
   int heads;
   float lower_bound;
   float eps;
-  NextWeights next;
 };
 struct FoldTailArgs {
   View tail, record;
@@ -379,7 +364,6 @@ struct RouteItemsArgs {  // route.cuh
   int* arrived;    // rows that are done; 0 between launches
   int x_blocks;    // of one row
   int unused = 0;
-  NextWeights next;
 };
 // ---- front.cuh ----
 constexpr int kFrontColumns = 3072;  // of a row, at most,
@@ -468,7 +452,7 @@ struct LayerArgs {
   unsigned long long expert_bytes;
   int feeds, adds;
   int gate;            // its number among the products
-  int unused[3] = {};  // whole loads of 16 bytes
+  int unused = 0;  // whole loads of 16 bytes
 };
 constexpr int kMostLayers = 64;
 struct ResidentArgs {

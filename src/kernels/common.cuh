@@ -44,44 +44,13 @@ SPK_DEVICE void start_after_previous() {
   let_next_start();
   wait_for_previous();
 }
-// Has memory brought into the L2. Reads nothing, so it may stand before wait_for_previous(),
-// whatever lies there. A line:
+// Has a line of memory brought into the L2. Reads nothing, so it may stand before
+// wait_for_previous(), whatever lies there.
 constexpr int kLineBytes = 128;
 SPK_DEVICE void ask_for_line([[maybe_unused]] const void* at) {
 #if defined(__CUDA_ARCH__)
   asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %0; prefetch.global.L2 [g]; }" ::"l"(at));
 #endif
-}
-// A stretch: 16-byte aligned, `bytes` a multiple of 16. Tests look at what is asked for
-// (emulator.h).
-SPK_DEVICE void ask_for(const unsigned char* at, int bytes) {
-#if defined(SPK_ASKED)
-  SPK_ASKED(at, bytes);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{ .reg .u64 g; cvta.to.global.u64 g, %0; cp.async.bulk.prefetch.L2.global [g], %1; }" ::"l"(
-          at),
-      "r"(bytes));
-#else
-  for (int i = 0; i < bytes; i += kLineBytes) ask_for_line(at + i);
-#endif
-}
-// What one of a.blocks blocks asks for: pieces in turns with the others, each by a thread of
-// another warp, because a warp makes its requests one by one. `a` is a part of a __grid_constant__
-// struct of arguments: of any other an index that is not a constant makes a copy in local memory.
-SPK_DEVICE void ask_for_share(const NextWeights& a, int block) {
-  const int threads = static_cast<int>(blockDim.x), warps = threads / kWarp;
-  const int t =
-      static_cast<int>(threadIdx.x) % kWarp * warps + static_cast<int>(threadIdx.x) / kWarp;
-  const i64 first = static_cast<i64>(t * a.blocks + block) * kPieceBytes;
-  const i64 apart = static_cast<i64>(threads * a.blocks) * kPieceBytes;
-#pragma unroll 1
-  for (int k = 0; k < a.count; ++k) {
-    const Stretch s = a.stretch[k];
-    for (i64 at = first; at < s.bytes; at += apart)
-      ask_for(s.data + at,
-              static_cast<int>(s.bytes - at < kPieceBytes ? s.bytes - at : kPieceBytes));
-  }
 }
 constexpr unsigned kAllLanes = 0xffffffffu;
 

@@ -57,7 +57,7 @@ SPK_DEVICE void norm_row(const NormArgs& a, float* held, float (&sum)[kFrontHeld
   __syncthreads();
 }
 
-// Grid: experts / (T / kWarp), then blocks that ask for what comes next; a warp an expert's row. F:
+// Grid: experts / (T / kWarp); a warp an expert's row. F:
 // format of the router, F32 or BF16.
 template <int F, int T>
 __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs a) {
@@ -71,11 +71,6 @@ __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs 
   constexpr int kFlight = kFrontBytes / (kWarp * 16);
   const RouteItemsArgs& r = a.route;
   const int own = (r.route.experts + T / kWarp - 1) / (T / kWarp);
-  if (static_cast<int>(blockIdx.x) >= own) {
-    ask_for_share(r.next, static_cast<int>(blockIdx.x) - own);
-    wait_for_previous();
-    return;
-  }
   const int t = threadIdx.x, lane = t % kWarp, cols = a.norm.cols;
   const int place = blockIdx.x * (T / kWarp) + t / kWarp;  // of the warp
   const int expert = min(place, r.route.experts - 1);

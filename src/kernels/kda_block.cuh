@@ -27,16 +27,11 @@ SPK_DEVICE void take(float& s, float k, float u, float q, float& out) {
   out = fmaf(q, s, out);
 }
 
-// Grid: heads, then blocks that ask for the weights behind; kda_block_threads(D) threads.
+// Grid: heads; kda_block_threads(D) threads.
 template <int D, int K>
 __global__ void __launch_bounds__(kda_block_threads(D), 1)
     kda_block(const __grid_constant__ KdaBlockArgs a) {
   let_next_start();
-  if (static_cast<int>(blockIdx.x) >= a.heads) {
-    ask_for_share(a.next, static_cast<int>(blockIdx.x) - a.heads);
-    wait_for_previous();
-    return;
-  }
   constexpr int kKeys = D / kKdaSlices, kAll = kda_block_threads(D), kBlockWarps = kAll / kWarp;
   constexpr int kParts = kAll / D, kPast = K - 1, kTails = 3 * kPast;
   constexpr int kRounds = (kTails + kParts - 1) / kParts;

@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(kMaxExperts) route(const RouteArgs a) {
 }
 
 // For up to eight rows, with the items and quantised rows: what few_items_and_rows or
-// few_expert_items would do behind it. Grid: rows, then blocks that quantise, then blocks that ask
-// for weights; threads as route. The block of the row that is done last makes the items.
+// few_expert_items would do behind it. Grid: rows, then blocks that quantise; threads as route. The
+// block of the row that is done last makes the items.
 template <int = 0>
 __global__ void __launch_bounds__(kMaxExperts)
     route_items(const __grid_constant__ RouteItemsArgs a) {
@@ -168,11 +168,6 @@ __global__ void __launch_bounds__(kMaxExperts)
   SPK_SHARED(float4, memory, kRouteWords / 4);
   SPK_SHARED(int, arrived_before, 1);
   const int t = threadIdx.x, row = blockIdx.x;
-  if (const int own = a.route.n * (1 + a.x_blocks); row >= own) {
-    ask_for_share(a.next, row - own);
-    wait_for_previous();
-    return;
-  }
   const float bias = bias_of(a.route);
   wait_for_previous();
   if (row >= a.route.n) {

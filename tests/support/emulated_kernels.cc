@@ -112,8 +112,6 @@ std::vector<std::string> emulated_kernels() {
   return names;
 }
 
-void note_asked(Asked* to) { emu::asked = to; }
-
 void run_emulated(const EmulatedKernel& kernel, const EmulatedGrid& grid, unsigned threads,
                   bool backward, const void* arguments) {
   emu::run_grid({grid.x, grid.y, grid.z, grid.shared}, threads, backward,

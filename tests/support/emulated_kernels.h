@@ -26,11 +26,6 @@ std::vector<std::string> emulated_kernels();  // all names, sorted
 
 // `backward`: threads and blocks in the opposite order, to find races. One launch at a time in a
 // process.
-// What kernels ask to be brought into the L2 (common.cuh) is noted there from now on; null:
-// nowhere.
-using Asked = std::vector<std::pair<const unsigned char*, int>>;
-void note_asked(Asked* to);
-
 void run_emulated(const EmulatedKernel& kernel, const EmulatedGrid& grid, unsigned threads,
                   bool backward, const void* arguments);
 

@@ -90,7 +90,6 @@ spk_fiber_start:
 namespace spk::emu {
 
 Context* current = nullptr;
-Asked* asked = nullptr;
 
 namespace {
 

@@ -48,10 +48,6 @@ void check_copy(const void* to, const void* from, int bytes);
 void require(bool good, const char* otherwise);
 void let_others_run();
 
-// What kernels have asked to be brought into the L2, where a test wants to know.
-using Asked = std::vector<std::pair<const unsigned char*, int>>;
-extern Asked* asked;
-
 template <typename T>
 T shuffle(T value, int lane) {
   static_assert(sizeof(T) <= 8);
@@ -76,8 +72,6 @@ inline int lane() { return static_cast<int>(current->thread.x % 32); }
 #define blockIdx (::spk::emu::current->block)
 #define blockDim (::spk::emu::current->block_size)
 #define gridDim (::spk::emu::current->grid)
-#define SPK_ASKED(at, bytes) \
-  if (::spk::emu::asked) ::spk::emu::asked->emplace_back(at, bytes)
 #define SPK_SHARED(type, name, count)       \
   static const char name##_declaration = 0; \
   type* const name =                        \

@@ -71,8 +71,7 @@ int64_t row_bucket(int64_t n);
 // The role of a stored matrix is found by its name: a wrong guess costs compiling later, nothing
 // else.
 std::vector<KernelSpec> kernels_of_model(const ModelShape& shape,
-                                         std::span<const WeightUse> weights,
-                                         bool resident = false);
+                                         std::span<const WeightUse> weights, bool resident = false);
 
 // Text put in front of every program: sizes and constants as this compiler sees them.
 std::string agreement_checks();

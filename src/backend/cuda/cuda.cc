@@ -335,7 +335,6 @@ void CudaBackend::begin(const Step& step) {
   }
   step_ = step;
   rope_ready_ = false;
-  learning_ = nullptr;
   const gpu::StepInfo info{step.first_position, static_cast<int>(step.rows),
                            static_cast<int>(step.fold), step.kind == StepKind::kVerify ? 1 : 0};
   upload_bytes(info_, &info, sizeof info);

@@ -202,12 +202,6 @@ class CudaBackend final : public Backend {
 
   void fused_kda(const Layer& layer, const LayerState& state, const Scratch& t);
   void fused_moe(const Moe& w, const Scratch& t);
-  // What idle blocks of a launch ask for: these weights, at most so many bytes; and how many of
-  // them there are beside `own` blocks.
-  gpu::NextWeights ahead(std::span<const Weight* const> weights, int64_t most) const;
-  void set_idle(gpu::NextWeights& next, int64_t own) const;
-  // Products that begin: what the experts before them could have asked for.
-  void note_products(std::span<const Weight* const> weights);
 
   // ---- memory ----
   void check_limit(size_t bytes, std::string_view label) const;
@@ -270,10 +264,6 @@ class CudaBackend final : public Backend {
   DevicePointer layer_memory_ = 0;
   int64_t layers_there_ = 0;
   DevicePointer resident_work_ = 0;  // scores, inner activations
-  // Products behind the experts of a layer, by its router's codes; learnt once, so that launches
-  // stay the same.
-  std::map<const void*, gpu::NextWeights> behind_experts_;
-  const void* learning_ = nullptr;  // the router whose next products are still to come
 };
 
 // Bytes from one row of codes to the next on the device.

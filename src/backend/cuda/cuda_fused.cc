@@ -1,7 +1,6 @@
 // Launches that do the work of several verbs of a decode step, with the verbs' bits.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/expert_run.h"
-#include "backend/cuda/next_weights.h"
 #include "backend/cuda/work.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -13,9 +12,6 @@ namespace spk::cuda {
 namespace {
 
 constexpr int64_t kThreads = gpu::kThreads;
-// Beside KDA: the output projection, the router and the shared expert of flash are 19 MB. Beside a
-// route as much of the next layer's products as stays while the experts stream past.
-constexpr int64_t kBesideKda = int64_t{24} << 20, kBesideRoute = int64_t{16} << 20;
 
 bool same(const Rows& a, const Rows& b) {
   return a.buffer.handle == b.buffer.handle && a.offset == b.offset && a.rows == b.rows &&
@@ -87,11 +83,7 @@ void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const S
   const Rows out[] = {q, k, v, t.f, t.g, t.beta};
   matmul_many(t.h, in, out);
   gpu::KdaBlockArgs a = kda_args(w, state, t);
-  const Ffn& f = layer.is_moe ? layer.moe.shared : layer.ffn;
-  const Weight* const behind[] = {&w.o, &layer.moe.router, &f.gate, &f.up, &f.down};
-  a.next = ahead(behind, kBesideKda);
-  set_idle(a.next, shape_.heads);
-  launch(kda_block_kernel(shape_), {shape_.heads + a.next.blocks},
+  launch(kda_block_kernel(shape_), {shape_.heads},
          gpu::kda_block_threads(static_cast<int>(shape_.head_dim)), a);
   count_tails(state);
   count_states(state);
@@ -125,40 +117,16 @@ void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
   a.items = items_args(ids, table, run);
   a.x = {view_of(t.h), run.x};
   a.arrived = pointer_to<int>(rows_routed_);
-  if (const auto known = behind_experts_.find(w.router.data.handle); known != behind_experts_.end())
-    a.next = known->second;
   if (!front(w, a, t.h)) {
     matmul(t.h, w.router, products);
     const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
     // Without packed experts no row is quantised: no columns, no blocks.
     a.x_blocks = static_cast<int>(ceil_div(run.x.cols, gpu::kQuantGroup * threads / gpu::kWarp));
-    const int64_t own = n * (1 + a.x_blocks);
-    set_idle(a.next, own);
-    launch(plain_kernel("route", "route_items"), {own + a.next.blocks}, threads, a);
+    launch(plain_kernel("route", "route_items"), {n * (1 + a.x_blocks)}, threads, a);
   }
   run_experts(t.h, w, table, run);
   count_shared(w);
-  if (!behind_experts_.contains(w.router.data.handle)) learning_ = w.router.data.handle;
   pending_ = PendingSum{sum_args(run, t.route_weight, t.o), t.o, {}};
-}
-
-// ---- weights asked for ahead ----
-
-// Half of the L2 at most: the rest is for what the launches themselves read.
-gpu::NextWeights CudaBackend::ahead(std::span<const Weight* const> weights, int64_t most) const {
-  if (!options_.prefetch) return {};
-  return next_weights(weights, std::min(most, static_cast<int64_t>(device_->info().l2) / 2));
-}
-
-void CudaBackend::set_idle(gpu::NextWeights& next, int64_t own) const {
-  const int64_t idle = std::max<int64_t>(device_->info().multiprocessors - own, 1);
-  next.blocks = next.count > 0 ? static_cast<int>(idle) : 0;
-}
-
-void CudaBackend::note_products(std::span<const Weight* const> weights) {
-  if (!learning_) return;
-  behind_experts_.emplace(learning_, ahead(weights, kBesideRoute));
-  learning_ = nullptr;
 }
 
 // ---- the pending sum ----
@@ -192,9 +160,8 @@ bool CudaBackend::front(const Moe& w, const gpu::RouteItemsArgs& route, const Ro
     return false;
   gpu::FrontArgs a{std::exchange(pending_norm_, std::nullopt)->args, matrix_of(w.router), route};
   const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
-  const int64_t own = ceil_div(shape_.experts, threads / gpu::kWarp);
-  set_idle(a.route.next, own);
-  launch(front_kernel(w.router.format, threads), {own + a.route.next.blocks}, threads, a);
+  launch(front_kernel(w.router.format, threads), {ceil_div(shape_.experts, threads / gpu::kWarp)},
+         threads, a);
   count(w.router);
   return true;
 }

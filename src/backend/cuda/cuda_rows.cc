@@ -128,7 +128,6 @@ void CudaBackend::matmul(const Rows& x, const Weight& w, const Rows& y) {
 void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
                               std::span<const Rows> y) {
   SPK_CHECK(w.size() == y.size());
-  note_products(w);
   if (x.rows > gpu::kMaxRowsInvariant) {
     for (size_t i = 0; i < w.size(); ++i) matmul(x, *w[i], y[i]);
     return;
@@ -166,7 +165,6 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
 void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) {
   ++counters_.heads[static_cast<int>(head.format())];
   const Weight* const w = &weight_of(head);
-  note_products({&w, 1});
   matmul(hidden, *w, y);
 }
 
