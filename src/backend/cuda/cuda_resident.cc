@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "base/types.h"
 
-#include <cstring>
+#include <algorithm>
+#include <span>
 #include <utility>
 
 namespace spk::cuda {
@@ -18,6 +19,10 @@ constexpr int64_t kKnown = 1024;
 bool same(const gpu::View& a, const Rows& b) {
   const gpu::View v = view_of(b);
   return a.data == v.data;
+}
+// As launches are told apart: arguments have no padding (args.cuh).
+bool same_bytes(const gpu::LayerArgs& a, const gpu::LayerArgs& b) {
+  return std::ranges::equal(std::as_bytes(std::span(&a, 1)), std::as_bytes(std::span(&b, 1)));
 }
 bool is_tiled(const Weight& w, int64_t rows, int64_t cols) {
   return w.format == Format::kFp8 && w.rows == rows && w.cols == cols && rows > 1 &&
@@ -185,7 +190,7 @@ bool CudaBackend::resident_add(const Rows& x, const Rows& o) {
 DevicePointer CudaBackend::layer_on_device(const gpu::LayerArgs& layer) {
   KnownLayers& known = known_layers_[layer.in.p[0].w.codes];
   for (const KnownLayer& k : known.layers)
-    if (std::memcmp(&k.args, &layer, sizeof layer) == 0) return k.at;
+    if (same_bytes(k.args, layer)) return k.at;
   if (!layer_memory_) layer_memory_ = take(kKnown * sizeof layer, "layers of one row");
   gpu::LayerArgs whole = layer;
   place_pieces(whole, known);
