@@ -86,8 +86,7 @@ void CpuBackend::quantise_pairs(const Rows& h, float* memory) {
   const int64_t n = h.rows, top_k = shape_.top_k;
   row_quant_.resize(static_cast<size_t>(n));
   lay_out(memory, h.cols, row_quant_);
-  const int64_t work = n <= kMaxVerify ? 0 : n * h.cols * 4;
-  run_tasks(n, work, [&](int64_t i, int) {
+  run_rows(n, h.cols * 4, [&](int64_t i, int) {
     quantise(row_of(h, i), 0, h.cols, row_quant_[static_cast<size_t>(i)]);
   });
   pair_quant_.resize(x_.size());

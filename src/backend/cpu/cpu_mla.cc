@@ -49,7 +49,7 @@ void CpuBackend::rotate(float* x, int64_t row) {
 
 void CpuBackend::rope(const Rows& q) {
   update_rope_table(q.rows);
-  run_tasks(q.rows, q.rows * shape_.heads * shape_.rope * 2, [&](int64_t i, int) {
+  run_each(q.rows, shape_.heads * shape_.rope * 2, [&](int64_t i, int) {
     for (int64_t h = 0; h < shape_.heads; ++h) rope_head(q, i, h);
   });
 }
@@ -63,7 +63,7 @@ void CpuBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const La
   SPK_CHECK(step_.first_position + kv.rows <= state.latent.rows);
   const float* weights = floats_of(kv_a_norm);
   const auto eps = static_cast<float>(shape_.eps);
-  run_tasks(kv.rows, kv.rows * kv.cols * 2, [&](int64_t i, int) {
+  run_each(kv.rows, kv.cols * 2, [&](int64_t i, int) {
     float* to = row_of(state.latent, step_.first_position + i);
     kernels_.rms_norm(row_of(kv, i), weights, eps, shape_.latent, to);
     std::copy_n(row_of(kv, i) + shape_.latent, shape_.rope, to + shape_.latent);
