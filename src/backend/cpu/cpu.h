@@ -284,6 +284,7 @@ class CpuBackend final : public Backend {
   void multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
                        float* const* y, int64_t at, bool few, int worker);
   void choose(const float* biased, int32_t* ids);  // groups and top-k over one row of scores
+  void choose_few(const float* biased, const float* group_score, int32_t* ids) const;
 
   // ---- memory ----
   void account(size_t bytes, std::string_view label);

@@ -233,12 +233,10 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
       multiply_expert(r.ffn->down, first, last, in, r.count, out_rows + at, 0, r.few, worker);
     }
     for (int64_t i = 0; i < n; ++i) {
-      float* sum = row_of(o, i) + first;
-      const int64_t* slot = pair_of_.data() + i * top_k;
-      kernels_.scale(row_of(weights, i)[0], out_rows[slot[0]], sum, last - first);
-      for (int64_t k = 1; k < top_k; ++k)
-        kernels_.axpy(row_of(weights, i)[k], out_rows[slot[k]], sum, last - first);
-      if (moe.shared.gate) kernels_.add(sum, out_rows[n * top_k + i], last - first);
+      const float* shared = moe.shared.gate ? out_rows[n * top_k + i] : nullptr;
+      kernels_.weighted_sum(
+          {out, columns, pair_of_.data() + i * top_k, row_of(weights, i), top_k, shared},
+          last - first, row_of(o, i) + first);
     }
   });
 }

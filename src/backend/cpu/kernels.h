@@ -91,6 +91,16 @@ struct Fold {
   const float* u[kDirectRows];      // [d]
 };
 
+// Rows of a table with their weights.
+struct WeightedRows {
+  const float* table;  // [any, stride]
+  int64_t stride;
+  const int64_t* rows;   // [count]
+  const float* weights;  // [count]
+  int64_t count;         // 1 or more
+  const float* last;     // a row of weight 1, or null
+};
+
 struct Kernels {
   std::string_view isa;
 
@@ -121,6 +131,8 @@ struct Kernels {
   void (*axpy)(float a, const float* x, float* y, int64_t n);   // y = fma(a, x, y)
   void (*scale)(float a, const float* x, float* y, int64_t n);  // y = a * x
   void (*multiply)(const float* a, float* y, int64_t n);        // y *= a
+  // y = weights[0] * row 0, then y = fma(weights[j], row j, y) for each other, then y += last
+  void (*weighted_sum)(const WeightedRows& w, int64_t n, float* y);
   void (*swiglu)(float* gate, const float* up, float limit, int64_t n);
   void (*sigmoid)(float* x, int64_t n);
   // y = exp(x - bias), returns the sum over the row in the lane order above

@@ -42,6 +42,16 @@ inline void multiply(const float* a, float* y, int64_t n) {
   for_lanes(n, [&](int64_t i, int64_t c) { put(y + i, mul(get(a + i, c), get(y + i, c)), c); });
 }
 
+inline void weighted_sum(const WeightedRows& w, int64_t n, float* y) {
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    V16 sum = mul(set1(w.weights[0]), get(w.table + w.rows[0] * w.stride + i, c));
+    for (int64_t j = 1; j < w.count; ++j)
+      sum = fma(set1(w.weights[j]), get(w.table + w.rows[j] * w.stride + i, c), sum);
+    if (w.last) sum = add(sum, get(w.last + i, c));
+    put(y + i, sum, c);
+  });
+}
+
 // min(silu(gate), limit) * clip(up, +-limit); a limit of 0 is none.
 inline void swiglu(float* gate, const float* up, float limit, int64_t n) {
   const V16 top = set1(limit), bottom = set1(-limit);

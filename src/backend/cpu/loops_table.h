@@ -21,6 +21,7 @@ inline constexpr Kernels make_table(std::string_view isa) {
   t.axpy = axpy;
   t.scale = scale_to;
   t.multiply = multiply;
+  t.weighted_sum = weighted_sum;
   t.swiglu = swiglu;
   t.sigmoid = sigmoid;
   t.exp_sum = exp_sum;
