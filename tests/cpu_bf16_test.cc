@@ -107,7 +107,7 @@ TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
               kernels->panels(w, first, last, panels.data());
               ASSERT_EQ(behind, 7.f);
               kernels->panel_dots(panels.data(), last - first, cols, in.data(), n, out.data(),
-                                  first);
+                                  first, false);
             }
           }
           for (int64_t i = 0; i < n; ++i)

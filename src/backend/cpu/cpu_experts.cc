@@ -215,7 +215,8 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
 
   const auto used = static_cast<int64_t>(routed_.size());
   run_tasks(used * blocks, 2 * run.work, [&](int64_t task, int worker) {
-    // From the back: the shared expert has every row and takes longest, so nobody may begin it last.
+    // From the back: the shared expert has every row and takes longest, so nobody may begin it
+    // last.
     const Routed& r = routed_[static_cast<size_t>(used - 1 - task / blocks)];
     const int64_t first = task % blocks * block, last = std::min(first + block, r.ffn->gate.rows);
     if (first < last) expert_in(run, r, first, last, worker);

@@ -95,15 +95,20 @@ void CpuBackend::absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent,
     }
     return;
   }
-  for (int64_t d = 0; d < shape_.nope; d += kAbsorbRows) {
-    const int64_t count = std::min(kAbsorbRows, shape_.nope - d);
-    for (int64_t r = 0; r < count; ++r)
-      kernels_.decode(kv_b, row + d + r, first, first + columns, decoded + r * columns);
-    kernels_.gemm({q.rows, columns, count, row_of(q, 0) + head * (shape_.nope + shape_.rope) + d,
-                   q.stride, 1, decoded, columns,
-                   row_of(q_latent, 0) + head * shape_.latent + first, q_latent.stride,
-                   d == 0 ? Accumulate::kSet : Accumulate::kAdd});
-  }
+  // Many rows want their sums in registers to the end: fewer columns, and as many weight rows as
+  // fit the same memory.
+  const int64_t piece = q.rows > kDirectRows ? std::min(columns, kAbsorbColumns) : columns;
+  const int64_t together = kAbsorbRows * (columns / piece);
+  for (int64_t c = 0; c < columns; c += piece)
+    for (int64_t d = 0; d < shape_.nope; d += together) {
+      const int64_t n = std::min(piece, columns - c), count = std::min(together, shape_.nope - d);
+      for (int64_t r = 0; r < count; ++r)
+        kernels_.decode(kv_b, row + d + r, first + c, first + c + n, decoded + r * n);
+      kernels_.gemm({q.rows, n, count, row_of(q, 0) + head * (shape_.nope + shape_.rope) + d,
+                     q.stride, 1, decoded, n,
+                     row_of(q_latent, 0) + head * shape_.latent + first + c, q_latent.stride,
+                     d == 0 ? Accumulate::kSet : Accumulate::kAdd});
+    }
 }
 
 int64_t CpuBackend::absorb_floats(int64_t columns) const {
