@@ -41,7 +41,8 @@ struct EngineOptions {
   BackendOptions device;
   int64_t context = 0;       // 0: the config's, cut to what fits
   std::string rope_scaling;  // "", none, yarn:FACTOR
-  int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
+  // Prefill rows per step, cut at multiples of 64 in absolute positions; 0: default_chunk().
+  int64_t chunk = 0;
   int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
   bool choices = false;      // room for a second recurrent state (GenerateRequest::shares_prompt)
   HeadFormat head = HeadFormat::kStored;
