@@ -202,6 +202,16 @@ def test_profile_adds_up(bench):
     assert total["bytes_per_token"] == pytest.approx(plain["bytes_per_token"], rel=0.01)
 
 
+def test_profile_of_a_prompt(bench):
+    report = bench("--profile", "--in", "128", "--out", "1", "--repeat", "1", "--draft", "0", "--threads", "1")
+    *verbs, total = report["rows"]
+    calls = {row["verb"]: row["calls"] * 128 for row in verbs}
+    # One chunk, so a call a layer: 12 layers, 11 with experts, 10 with KDA.
+    assert calls["experts"] == pytest.approx(11) and calls["kda_mix"] == pytest.approx(10)
+    assert not any(verb.startswith("block") for verb in calls), "a prompt is never fused"
+    assert sum(row["us_per_token"] for row in verbs) == pytest.approx(total["us_per_token"])
+
+
 def test_kernels_alone(bench):
     result = bench("--kernel", "kda-out")
     assert result["machine"] == bench(*QUICK)["machine"], "those that decoding uses"

@@ -264,6 +264,49 @@ TEST(Engine, AChunkReadsEachWeightOnce) {
   }
 }
 
+// A prompt cut at multiples of 64 has the bits of one that is not: so a server may cut by the
+// clock, and a small model, or one without a memory limit, may take longer steps than others.
+TEST(Engine, CutsOnTheGridChangeNoBit) {
+  for (const PrecisionMode precision : {PrecisionMode::kExact, PrecisionMode::kFast}) {
+    EngineOptions options = with(576);
+    options.precision = precision;
+    Opened o(options, 10);
+    const std::vector<int32_t> ids = prompt(576, 10);
+    const auto run = [&](int64_t chunk) {
+      std::vector<float> all;
+      Engine::LogitsRequest request;
+      request.tokens = ids;
+      request.chunk = chunk;
+      o.engine->logits(request, [&](int64_t, std::span<const float> row) {
+        all.insert(all.end(), row.begin(), row.end());
+      });
+      return all;
+    };
+    const std::vector<float> whole = run(0);
+    for (const int64_t chunk : {64, 128, 192, 256, 320})
+      EXPECT_TRUE(run(chunk) == whole) << "steps of " << chunk;
+  }
+}
+
+TEST(Engine, SmallModelsReadPromptsInLongSteps) {
+  const auto read = [](const EngineOptions& options) {
+    Opened o(options, 9);
+    const std::vector<int32_t> ids = prompt(512, 9);
+    Engine::LogitsRequest request;
+    request.tokens = ids;
+    const uint64_t before = o.engine->backend().counters().weight_bytes;
+    o.engine->logits(request, [](int64_t, std::span<const float>) {});
+    return static_cast<double>(o.engine->backend().counters().weight_bytes - before);
+  };
+  EngineOptions options = with(512);
+  options.chunk = 256;
+  const double twice = read(options);
+  options.chunk = 0;
+  EXPECT_LT(read(options), .7 * twice);
+  options.device.memory = uint64_t{1} << 30;  // whoever limits the memory wants little of it
+  EXPECT_EQ(read(options), twice);
+}
+
 // The chunk length changes nothing beyond rounding, from one token to more than the prompt.
 TEST(Engine, LogitsForAnyChunkLength) {
   Opened o(with(256), 8);

@@ -434,9 +434,16 @@ TEST_P(MoeVerbs, RowsDoNotDependOnEachOther) {
 
 // Exact top-k, ties to the lowest index, groups left out by minus infinity although
 // biased scores are negative; forced ids keep the scores' weights.
-TEST_P(MoeVerbs, RouterBreaksTiesByIndexAndMasksWithInfinity) {
+// Few experts are ranked another way than many: groups and experts of ling-nano, of one group, of
+// flash, and as many as the two ways meet at.
+void router_breaks_ties(test::Family family, int64_t experts, int64_t groups, int64_t keep,
+                        int64_t top_k) {
   ModelShape shape = small_shape();
-  Verbs v(shape, GetParam());
+  shape.experts = experts;
+  shape.groups = groups;
+  shape.keep_groups = keep;
+  shape.top_k = top_k;
+  Verbs v(shape, family);
   std::vector<Moe> moe(v.size());
   const int64_t rows = 300;
   // Few different logits (-2 .. 2 in steps of 1/2), exact in float and double: many exact ties.
@@ -476,6 +483,16 @@ TEST_P(MoeVerbs, RouterBreaksTiesByIndexAndMasksWithInfinity) {
     EXPECT_EQ(got, wanted);
   }
   v.expect_close(weight, 1e-6, "forced weights");
+}
+
+TEST_P(MoeVerbs, RouterBreaksTiesByIndexAndMasksWithInfinity) {
+  router_breaks_ties(GetParam(), 32, 8, 4, 4);
+  if (brief()) return;
+  router_breaks_ties(GetParam(), 32, 4, 2, 4);
+  router_breaks_ties(GetParam(), 64, 1, 1, 6);
+  router_breaks_ties(GetParam(), 128, 64, 32, 8);
+  router_breaks_ties(GetParam(), 512, 8, 4, 8);
+  router_breaks_ties(GetParam(), 160, 8, 3, 6);
 }
 
 }  // namespace

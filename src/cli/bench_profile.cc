@@ -1,4 +1,5 @@
-// `bench --profile`: where the time of a decoded token goes, verb by verb.
+// `bench --profile`: where the time of a decoded token goes, verb by verb; with --out 1, where
+// nothing is decoded, the time of a token of the prompt.
 #include "base/error.h"
 #include "cli/bench.h"
 #include "cli/output.h"
@@ -40,7 +41,8 @@ int bench_profile(const Options& options) {
                    {"calls/token", "calls", 1, 1}, {"us/token", "us_per_token", 1, 1},
                    {"%", "percent", 1, 1},         {"MB/token", "bytes_per_token", 3, 1e-6},
                    {"GB/s", "gb_s", 2, 1},         {"% of roof", "roof_percent", 1, 1}};
-  const auto tokens = static_cast<double>(std::max<int64_t>(row.tokens - 1, 1));
+  const bool prompt = row.tokens <= 1;
+  const auto tokens = static_cast<double>(prompt ? std::max<int64_t>(work.in, 1) : row.tokens - 1);
   const double total = engine.trace().sum().seconds;
   const double roof = row.roof_gb_s * 1e9;
   const auto add = [&](const std::string& name, const std::string& part, const TraceEntry& e) {
@@ -53,8 +55,12 @@ int bench_profile(const Options& options) {
   };
   for (const Line& line : lines_of(engine.trace())) add(line.name, line.part, line.entry);
   add("all verbs", "", engine.trace().sum());
-  table.notes.emplace_back("decode", cat(fixed(row.tok_s.value_or(0), 1), " tok/s untraced; ",
-                                         fixed(row.sampling_percent, 1), " % of it sampling"));
+  if (prompt) {
+    table.notes.emplace_back("prompt", cat(fixed(row.prefill_tok_s, 1), " tok/s untraced"));
+  } else {
+    table.notes.emplace_back("decode", cat(fixed(row.tok_s.value_or(0), 1), " tok/s untraced; ",
+                                           fixed(row.sampling_percent, 1), " % of it sampling"));
+  }
   table.notes.emplace_back("roof", cat(fixed(row.roof_gb_s, 1), " GB/s"));
   out(render(table, b.format));
   return 0;

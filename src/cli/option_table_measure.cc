@@ -30,7 +30,8 @@ void add_bench(Table& t, Options& o) {
          [&b] { b.ladder = true; });
   t.flag("--acceptance", "accept length by kind of text, temperature, length and drafts",
          [&b] { b.acceptance = true; });
-  t.flag("--profile", "time, bytes and share of the roof of each verb", [&b] { b.profile = true; });
+  t.flag("--profile", "time, bytes and share of the roof of each verb; --out 1: of a prompt",
+         [&b] { b.profile = true; });
   t.value(
       "--kernel", "NAME",
       "kernels alone on cold weights: all of them, or those whose name has NAME",

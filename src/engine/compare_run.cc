@@ -1,6 +1,7 @@
 #include "engine/compare_run.h"
 
 #include "base/error.h"
+#include "engine/memory_plan.h"
 #include "engine/session.h"
 
 #include <algorithm>
@@ -16,7 +17,9 @@ void compare_backends(const TensorSource& source, const ModelConfig& config, con
   const TensorSet set = bind_tensors(config, source);
   const Model model = load_model(config, set, *pair);
   const auto n = static_cast<int64_t>(tokens.size());
-  Session session(model, *pair, n, std::min(n, a.chunk), false);
+  const int64_t chunk =
+      a.chunk > 0 ? a.chunk : default_chunk(config, set.has_mtp, a, pair->real_bytes());
+  Session session(model, *pair, n, std::min(n, chunk), false);
   try {
     const int64_t alone = n - n / 4;  // from here on token by token
     for (int64_t at = 0; at < n;) {

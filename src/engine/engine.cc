@@ -103,6 +103,8 @@ struct Engine::Impl {
     if (options.draft > 0 && !tensors.has_mtp)
       fail_input("--draft ", options.draft,
                  ": expected a checkpoint with an MTP layer, found none in this one");
+    if (options.chunk == 0)
+      options.chunk = default_chunk(config, tensors.has_mtp, options, backend->real_bytes());
     options.chunk = std::min(options.chunk, options.context ? options.context : config.context);
     memory = plan_memory(config, tensors, options, backend->real_bytes());
     sizes = model_sizes(config, tensors);

@@ -41,9 +41,10 @@ struct EngineOptions {
   BackendOptions device;
   int64_t context = 0;       // 0: the config's, cut to what fits
   std::string rope_scaling;  // "", none, yarn:FACTOR
-  int64_t chunk = 256;       // prefill rows per step, cut at multiples of 64 in absolute positions
-  int draft = 0;             // drafts per cycle: 0 off, 1..7, kAutoDepth
-  bool choices = false;      // room for a second recurrent state (GenerateRequest::shares_prompt)
+  // Prefill rows per step, cut at multiples of 64 in absolute positions; 0: default_chunk().
+  int64_t chunk = 0;
+  int draft = 0;         // drafts per cycle: 0 off, 1..7, kAutoDepth
+  bool choices = false;  // room for a second recurrent state (GenerateRequest::shares_prompt)
   HeadFormat head = HeadFormat::kStored;
   std::vector<int32_t> draft_head;   // ids of the draft head's rows; empty: the target's head
   bool prove = true;                 // known-answer tests at start (proof.h)

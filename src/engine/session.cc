@@ -8,7 +8,8 @@ namespace spk {
 
 int64_t head_rows_for(int64_t vocab, int64_t chunk, size_t real_bytes) {
   const int64_t fit = (int64_t{16} << 20) / (vocab * static_cast<int64_t>(real_bytes));
-  return std::min(chunk, std::max<int64_t>(8, fit));
+  constexpr int64_t kMost = 256;  // more rows a pass over the head gain nothing
+  return std::min({chunk, kMost, std::max<int64_t>(8, fit)});
 }
 
 Session::Session(const Model& model, Backend& backend, int64_t context, int64_t chunk, bool drafts,

@@ -127,13 +127,14 @@ class Runner {
   void ask(const std::vector<int32_t>& prompt, Repetition& r) {
     std::vector<double> at;
     at.reserve(static_cast<size_t>(work_.out));
-    // The trace is to hold the decoding only: it begins when the prompt's own token is there.
+    // The trace is to hold the decoding only: it begins when the prompt's own token is there. With
+    // no other token to come it holds the prompt.
     const bool tracing = trace_ != nullptr && trace_->on;
-    if (tracing) trace_->on = false;
+    if (tracing) trace_->on = work_.out == 1;
     const Clock::time_point start = Clock::now();
     const GenerateResult result = generate(request_of(prompt), [&] {
       at.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-      if (tracing) trace_->on = true;
+      if (tracing) trace_->on = work_.out > 1;
     });
     if (r.sum.output_tokens == 0) r.ttft_ms = 1000 * result.timings.prefill_seconds;
     add(r.sum, result.timings);

@@ -44,8 +44,9 @@ struct Bf16Kernels {
   // panel, for every block of 128 columns: sixteen scales, then pairs of columns in the order of
   // round(), [pair][16 rows][2].
   void (*panels)(const Matrix& w, int64_t first, int64_t last, float* out);
+  // With `add` the sums are added to what y holds.
   void (*panel_dots)(const float* panels, int64_t rows, int64_t cols, const uint16_t* const* x,
-                     int64_t n, float* const* y, int64_t at);
+                     int64_t n, float* const* y, int64_t at, bool add);
   // Panels of rounded floats w [rows, ldw] of `cols` columns: of its rows, or of its columns
   // (across), which then are what panel_dots calls rows.
   void (*float_panels)(const float* w, int64_t ldw, int64_t rows, int64_t cols, float* out);

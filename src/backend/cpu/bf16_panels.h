@@ -115,7 +115,7 @@ inline void float_panels_across(const float* w, int64_t ldw, int64_t rows, int64
 // keep 24 sums in registers.
 template <int P, int M>
 inline void panel_tile(const float* panel, int64_t cols, const uint16_t* const* x, float* const* y,
-                       int64_t at, int64_t lanes) {
+                       int64_t at, int64_t lanes, bool add) {
   const int64_t step = bf16_panel_floats(kLanes, cols), size = bf16_size(cols);
   __m512 total[M][P];
   for (int m = 0; m < M; ++m)
@@ -143,26 +143,29 @@ inline void panel_tile(const float* panel, int64_t cols, const uint16_t* const* 
   }
   const __mmask16 last = static_cast<__mmask16>((1u << lanes) - 1u);
   for (int m = 0; m < M; ++m)
-    for (int p = 0; p < P; ++p)
-      _mm512_mask_storeu_ps(y[m] + at + p * kLanes, p + 1 < P ? __mmask16{0xffff} : last,
-                            total[m][p]);
+    for (int p = 0; p < P; ++p) {
+      const __mmask16 there = p + 1 < P ? __mmask16{0xffff} : last;
+      float* const to = y[m] + at + p * kLanes;
+      if (add) total[m][p] = _mm512_add_ps(_mm512_maskz_loadu_ps(there, to), total[m][p]);
+      _mm512_mask_storeu_ps(to, there, total[m][p]);
+    }
 }
 
 template <int P>
 inline void panel_rows(const float* panel, int64_t cols, const uint16_t* const* x, int64_t n,
-                       float* const* y, int64_t at, int64_t lanes) {
+                       float* const* y, int64_t at, int64_t lanes, bool add) {
   int64_t i = 0;
-  for (; i + 6 <= n; i += 6) panel_tile<P, 6>(panel, cols, x + i, y + i, at, lanes);
-  for (; i + 2 <= n; i += 2) panel_tile<P, 2>(panel, cols, x + i, y + i, at, lanes);
-  if (i < n) panel_tile<P, 1>(panel, cols, x + i, y + i, at, lanes);
+  for (; i + 6 <= n; i += 6) panel_tile<P, 6>(panel, cols, x + i, y + i, at, lanes, add);
+  for (; i + 2 <= n; i += 2) panel_tile<P, 2>(panel, cols, x + i, y + i, at, lanes, add);
+  if (i < n) panel_tile<P, 1>(panel, cols, x + i, y + i, at, lanes, add);
 }
 
 inline void panel_dots(const float* panel, int64_t rows, int64_t cols, const uint16_t* const* x,
-                       int64_t n, float* const* y, int64_t at) {
+                       int64_t n, float* const* y, int64_t at, bool add) {
   const int64_t step = bf16_panel_floats(kLanes, cols);
   for (; rows > kLanes; rows -= 2 * kLanes, panel += 2 * step, at += 2 * kLanes)
-    panel_rows<2>(panel, cols, x, n, y, at, rows < 2 * kLanes ? rows - kLanes : kLanes);
-  if (rows > 0) panel_rows<1>(panel, cols, x, n, y, at, rows);
+    panel_rows<2>(panel, cols, x, n, y, at, rows < 2 * kLanes ? rows - kLanes : kLanes, add);
+  if (rows > 0) panel_rows<1>(panel, cols, x, n, y, at, rows, add);
 }
 
 }  // namespace spk::cpu::bf16_avx512bf16

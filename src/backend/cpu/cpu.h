@@ -13,7 +13,9 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/packed.h"
 #include "base/threads.h"
+#include "base/types.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <span>
@@ -174,10 +176,23 @@ class CpuBackend final : public Backend {
     ++counters_.joins;
     team_.for_each_task(tasks, fn);
   }
-  // The same over rows, of which the few of a decode or verify pass are the caller's work.
+  // fn(row, worker) of rows that take `row_work` each. Tasks are runs of rows, since handing out a
+  // task costs as much as a short row takes; four a worker, so that one who is interrupted delays
+  // the join by a quarter at most.
+  template <typename F>
+  void run_each(int64_t rows, int64_t row_work, F&& fn) {
+    const int64_t fair = ceil_div(rows, 4 * team_.size());
+    const int64_t piece = std::clamp<int64_t>(kJoinWorth / row_work, 1, std::max<int64_t>(fair, 1));
+    run_tasks(ceil_div(rows, piece), rows * row_work, [&](int64_t task, int worker) {
+      const int64_t last = std::min((task + 1) * piece, rows);
+      for (int64_t row = task * piece; row < last; ++row) fn(row, worker);
+    });
+  }
+  // The same, but the few rows of a decode or verify pass are the caller's work.
   template <typename F>
   void run_rows(int64_t rows, int64_t row_work, F&& fn) {
-    run_tasks(rows, rows <= kMaxVerify ? 0 : rows * row_work, fn);
+    if (rows > kMaxVerify) return run_each(rows, row_work, fn);
+    for (int64_t row = 0; row < rows; ++row) fn(row, 0);
   }
   // A join costs about 1 us; 16,384 multiply-adds in vector code about as much.
   static constexpr int64_t kJoinWorth = 1 << 15;
@@ -269,6 +284,7 @@ class CpuBackend final : public Backend {
   void multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
                        float* const* y, int64_t at, bool few, int worker);
   void choose(const float* biased, int32_t* ids);  // groups and top-k over one row of scores
+  void choose_few(const float* biased, const float* group_score, int32_t* ids) const;
 
   // ---- memory ----
   void account(size_t bytes, std::string_view label);

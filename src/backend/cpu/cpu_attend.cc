@@ -25,12 +25,12 @@ constexpr int64_t kSegment = 1024;  // a context of 256K has 256 of them
 }  // namespace
 
 // Scratch of a task: a segment's sum, the total, and their two numbers per query each; queries and
-// scores; when rounded also the weights of a block, what they add up to, and a block as panels.
+// scores; when rounded also the weights of a block, and a block as panels.
 int64_t CpuBackend::attend_floats(int64_t tile, bool rounded) const {
   const int64_t latent = shape_.latent, width = latent + shape_.rope;
   const int64_t sums = 2 * (latent + 2);
   if (!rounded) return tile * (sums + width + kBlock);
-  return tile * (sums + bf16_size(width) / 2 + kBlock + bf16_size(kBlock) / 2 + latent) +
+  return tile * (sums + bf16_size(width) / 2 + kBlock + bf16_size(kBlock) / 2) +
          std::max(bf16_panel_floats(kBlock, width), bf16_panel_floats(latent, kBlock));
 }
 
@@ -49,7 +49,7 @@ void CpuBackend::soften(float* scores, int64_t visible, int64_t block, const Par
   if (visible > 0) {
     kernels_.scale(1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope)), scores, scores,
                    visible);
-    const float top = std::max(to.top[t], *std::max_element(scores, scores + visible));
+    const float top = std::max(to.top[t], kernels_.largest(scores, visible));
     float keep = to.top[t] - top;  // minus infinity at first: the factor becomes 0
     kernels_.exp_of(&keep, &keep, 1);
     if (keep != 1.f) kernels_.scale(keep, to.z + t * latent, to.z + t * latent, latent);
@@ -109,9 +109,9 @@ void CpuBackend::attend_rounded_segment(const Attention& a, int64_t first_query,
   };
   const int64_t query_floats = bf16_size(width) / 2, weight_floats = bf16_size(kBlock) / 2;
   float *queries = take(query_floats), *scores = take(kBlock), *weights = take(weight_floats);
-  float *added = take(latent), *panels = work;
+  float* const panels = work;
   const uint16_t *query_rows[kRoundedTile], *weight_rows[kRoundedTile];
-  float *score_rows[kRoundedTile], *added_rows[kRoundedTile];
+  float *score_rows[kRoundedTile], *sums[kRoundedTile];
   int64_t seen[kRoundedTile];
   for (int64_t t = 0; t < count; ++t) {
     auto* const query = reinterpret_cast<uint16_t*>(queries + t * query_floats);
@@ -120,21 +120,20 @@ void CpuBackend::attend_rounded_segment(const Attention& a, int64_t first_query,
     query_rows[t] = query;
     weight_rows[t] = reinterpret_cast<uint16_t*>(weights + t * weight_floats);
     score_rows[t] = scores + t * kBlock;
-    added_rows[t] = added + t * latent;
+    sums[t] = to.z + t * latent;
   }
   const int64_t end = begin_segment(a, first_query, count, segment, to, seen);
   for (int64_t m = segment * kSegment; m < end; m += kBlock) {
     const int64_t block = std::min(kBlock, end - m);
     const float* const rows = row_of(a.latent, m);
     bf16_->float_panels(rows, a.latent.stride, block, width, panels);
-    bf16_->panel_dots(panels, block, width, query_rows, count, score_rows, 0);
+    bf16_->panel_dots(panels, block, width, query_rows, count, score_rows, 0, false);
     for (int64_t t = 0; t < count; ++t) {
       soften(score_rows[t], std::clamp<int64_t>(seen[t] - m, 0, block), block, to, t);
       bf16_->round(score_rows[t], block, reinterpret_cast<uint16_t*>(weights + t * weight_floats));
     }
     bf16_->float_panels_across(rows, a.latent.stride, block, latent, panels);
-    bf16_->panel_dots(panels, latent, block, weight_rows, count, added_rows, 0);
-    kernels_.add(to.z, added, count * latent);
+    bf16_->panel_dots(panels, latent, block, weight_rows, count, sums, 0, true);
   }
 }
 

@@ -86,8 +86,7 @@ void CpuBackend::quantise_pairs(const Rows& h, float* memory) {
   const int64_t n = h.rows, top_k = shape_.top_k;
   row_quant_.resize(static_cast<size_t>(n));
   lay_out(memory, h.cols, row_quant_);
-  const int64_t work = n <= kMaxVerify ? 0 : n * h.cols * 4;
-  run_tasks(n, work, [&](int64_t i, int) {
+  run_rows(n, h.cols * 4, [&](int64_t i, int) {
     quantise(row_of(h, i), 0, h.cols, row_quant_[static_cast<size_t>(i)]);
   });
   pair_quant_.resize(x_.size());
@@ -216,7 +215,9 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
 
   const auto used = static_cast<int64_t>(routed_.size());
   run_tasks(used * blocks, 2 * run.work, [&](int64_t task, int worker) {
-    const Routed& r = routed_[static_cast<size_t>(task / blocks)];
+    // From the back: the shared expert has every row and takes longest, so nobody may begin it
+    // last.
+    const Routed& r = routed_[static_cast<size_t>(used - 1 - task / blocks)];
     const int64_t first = task % blocks * block, last = std::min(first + block, r.ffn->gate.rows);
     if (first < last) expert_in(run, r, first, last, worker);
   });
@@ -233,12 +234,10 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
       multiply_expert(r.ffn->down, first, last, in, r.count, out_rows + at, 0, r.few, worker);
     }
     for (int64_t i = 0; i < n; ++i) {
-      float* sum = row_of(o, i) + first;
-      const int64_t* slot = pair_of_.data() + i * top_k;
-      kernels_.scale(row_of(weights, i)[0], out_rows[slot[0]], sum, last - first);
-      for (int64_t k = 1; k < top_k; ++k)
-        kernels_.axpy(row_of(weights, i)[k], out_rows[slot[k]], sum, last - first);
-      if (moe.shared.gate) kernels_.add(sum, out_rows[n * top_k + i], last - first);
+      const float* shared = moe.shared.gate ? out_rows[n * top_k + i] : nullptr;
+      kernels_.weighted_sum(
+          {out, columns, pair_of_.data() + i * top_k, row_of(weights, i), top_k, shared},
+          last - first, row_of(o, i) + first);
     }
   });
 }

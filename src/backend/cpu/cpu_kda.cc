@@ -88,7 +88,7 @@ void CpuBackend::gate_head(float* f, int64_t head, const Kda& w) const {
 }
 
 void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
-  run_tasks(f.rows, f.rows * f.cols * kExpCost, [&](int64_t i, int) {
+  run_each(f.rows, f.cols * kExpCost, [&](int64_t i, int) {
     for (int64_t h = 0; h < shape_.heads; ++h) gate_head(row_of(f, i), h, w);
     kernels_.sigmoid(row_of(b, i), b.cols);
   });

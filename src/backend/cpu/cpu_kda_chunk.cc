@@ -24,17 +24,15 @@ namespace {
 
 // Scratch of one chunk, all rows of D floats unless said otherwise.
 struct Work {
-  float *q, *k;         // [C] normalised
-  float* from_start_q;  // [C] q_i exp(G_i)
-  float* from_start_k;  // [C] k_i exp(G_i)
-  float* to_now;        // [C] k_j exp(G_now - G_j), "now" moving on with the sub-blocks
-  float* sums;          // [16] running sums of g inside the sub-block
-  float *left_q,
-      *left_k;   // [16] q_i, k_i times exp of the sum up to i, from the block's start or middle
-  float* right;  // [16] k_j times exp of minus that, from the middle
-  float *decay, *block_decay, *zeros;  // [1] exp(G_now), exp of the block's sum, zeros
-  float *a, *p;                        // [C, C]
-  float* x;                            // [C]
+  float *q, *k;              // [16] normalised
+  float *chunk_q, *chunk_k;  // [C] q_i exp(G_i), k_i exp(G_i)
+  float* to_now;             // [C] k_j exp(G_now - G_j), "now" moving on with the sub-blocks
+  float* x;                  // [C]
+  // [16] of the sub-block: q_i, k_i times exp of the sum from its start or its middle up to i, and
+  // k_j times exp of minus the latter.
+  float *start_q, *start_k, *middle_q, *middle_k, *right;
+  float *decay, *block_decay;  // [1] exp(G_now), exp of the block's sum
+  float *a, *p;                // [C, C]
 
   Work(float* at, int64_t d) {
     const auto take = [&](int64_t floats) {
@@ -42,19 +40,11 @@ struct Work {
       at += floats;
       return here;
     };
-    q = take(kChunk * d);
-    k = take(kChunk * d);
-    from_start_q = take(kChunk * d);
-    from_start_k = take(kChunk * d);
-    to_now = take(kChunk * d);
-    x = take(kChunk * d);
-    sums = take(kSubBlock * d);
-    left_q = take(kSubBlock * d);
-    left_k = take(kSubBlock * d);
-    right = take(kSubBlock * d);
+    for (float** rows : {&chunk_q, &chunk_k, &to_now, &x}) *rows = take(kChunk * d);
+    for (float** rows : {&q, &k, &start_q, &start_k, &middle_q, &middle_k, &right})
+      *rows = take(kSubBlock * d);
     decay = take(d);
     block_decay = take(d);
-    zeros = take(d);
     a = take(kChunk * kChunk);
     p = take(kChunk * kChunk);
   }
@@ -63,7 +53,7 @@ struct Work {
 }  // namespace
 
 int64_t CpuBackend::kda_chunk_floats(int64_t d) {
-  return (6 * kChunk + 4 * kSubBlock + 3) * d + 2 * kChunk * kChunk;
+  return (4 * kChunk + 7 * kSubBlock + 2) * d + 2 * kChunk * kChunk;
 }
 
 void CpuBackend::kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
@@ -71,43 +61,29 @@ void CpuBackend::kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t 
   const int64_t d = shape_.head_dim, at = h.head * d, columns = last - first;
   const Work w(work, d);
   const float q_scale = 1.f / std::sqrt(static_cast<float>(d));
-  std::fill_n(w.zeros, d, 0.f);
   std::fill_n(w.decay, d, 1.f);
-  const float* left[2 * kSubBlock];
+  const float *from_start[2 * kSubBlock], *from_middle[2 * kSubBlock];
   float* sums_to[2 * kSubBlock];
 
   for (int64_t b = 0; b < rows; b += kSubBlock) {
     const int64_t n = std::min(kSubBlock, rows - b);
-    float* sums = w.sums;
     for (int64_t i = 0; i < n; ++i) {
-      const float* g = row_of(h.g, row + b + i) + at;
-      std::copy_n(g, d, sums + i * d);
-      if (i > 0) kernels_.add(sums + i * d, sums + (i - 1) * d, d);
-      kernels_.unit(row_of(h.q, row + b + i) + at, q_scale, d, w.q + (b + i) * d);
-      kernels_.unit(row_of(h.k, row + b + i) + at, 1.f, d, w.k + (b + i) * d);
-      left[i] = w.left_q + i * d;
-      left[n + i] = w.left_k + i * d;
+      kernels_.unit(row_of(h.q, row + b + i) + at, q_scale, d, w.q + i * d);
+      kernels_.unit(row_of(h.k, row + b + i) + at, 1.f, d, w.k + i * d);
+      from_start[i] = w.start_q + i * d;
+      from_start[n + i] = w.start_k + i * d;
+      from_middle[i] = w.middle_q + i * d;
+      from_middle[n + i] = w.middle_k + i * d;
       sums_to[i] = w.p + (b + i) * kChunk;
       sums_to[n + i] = w.a + (b + i) * kChunk;
     }
-    // Against earlier sub-blocks, and against the state: factors from the block's start.
-    for (int64_t i = 0; i < n; ++i) {
-      kernels_.decay(sums + i * d, w.zeros, w.q + (b + i) * d, w.left_q + i * d, d);
-      kernels_.decay(sums + i * d, w.zeros, w.k + (b + i) * d, w.left_k + i * d, d);
-      std::copy_n(w.left_q + i * d, d, w.from_start_q + (b + i) * d);
-      std::copy_n(w.left_k + i * d, d, w.from_start_k + (b + i) * d);
-      kernels_.multiply(w.decay, w.from_start_q + (b + i) * d, d);
-      kernels_.multiply(w.decay, w.from_start_k + (b + i) * d, d);
-    }
-    if (b > 0) kernels_.dots(w.to_now, d, b, d, left, 2 * n, sums_to, 0);
-    // Inside: factors from the middle row.
-    const float* middle = sums + n / 2 * d;
-    for (int64_t i = 0; i < n; ++i) {
-      kernels_.decay(sums + i * d, middle, w.q + (b + i) * d, w.left_q + i * d, d);
-      kernels_.decay(sums + i * d, middle, w.k + (b + i) * d, w.left_k + i * d, d);
-      kernels_.decay(middle, sums + i * d, w.k + (b + i) * d, w.right + i * d, d);
-    }
-    kernels_.dots(w.right, d, n, d, left, 2 * n, sums_to, b);
+    kernels_.kda_decay({n, d, row_of(h.g, row + b) + at, h.g.stride, w.q, w.k, w.start_q, w.start_k,
+                        w.chunk_q + b * d, w.chunk_k + b * d, w.middle_q, w.middle_k, w.right,
+                        w.to_now + b * d, w.decay, w.block_decay});
+    // Against earlier sub-blocks, and against the state: factors from the block's start. Inside:
+    // from the middle row.
+    if (b > 0) kernels_.dots(w.to_now, d, b, d, from_start, 2 * n, sums_to, 0);
+    kernels_.dots(w.right, d, n, d, from_middle, 2 * n, sums_to, b);
     for (int64_t i = 0; i < n; ++i) {
       float* p = sums_to[i];
       float* a = sums_to[n + i];
@@ -116,21 +92,16 @@ void CpuBackend::kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t 
       std::fill_n(a + b + i, n - i, 0.f);
       std::fill_n(p + b + i + 1, n - i - 1, 0.f);
     }
-    // Carry keys and decay to the block's end.
-    const float* total = sums + (n - 1) * d;
-    kernels_.exp_of(total, w.block_decay, d);
+    // Carry earlier keys to the block's end.
     for (int64_t j = 0; j < b; ++j) kernels_.multiply(w.block_decay, w.to_now + j * d, d);
-    for (int64_t i = 0; i < n; ++i)
-      kernels_.decay(total, sums + i * d, w.k + (b + i) * d, w.to_now + (b + i) * d, d);
-    kernels_.multiply(w.block_decay, w.decay, d);
   }
 
   // X, by forward substitution: earlier sub-blocks as one product, then row by row.
   float* x = w.x;
   for (int64_t i = 0; i < rows; ++i)
     std::copy_n(row_of(h.v, row + i) + at + first, columns, x + i * columns);
-  kernels_.gemm({rows, columns, d, w.from_start_k, d, 1, h.state + first, h.state_stride, x,
-                 columns, Accumulate::kSubtract});
+  kernels_.gemm({rows, columns, d, w.chunk_k, d, 1, h.state + first, h.state_stride, x, columns,
+                 Accumulate::kSubtract});
   for (int64_t i = 0; i < rows; ++i) {
     float* xi = x + i * columns;
     kernels_.scale(row_of(h.beta, row + i)[h.head], xi, xi, columns);
@@ -146,8 +117,8 @@ void CpuBackend::kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t 
   }
 
   float* o = row_of(h.o, row) + at + first;
-  kernels_.gemm({rows, columns, d, w.from_start_q, d, 1, h.state + first, h.state_stride, o,
-                 h.o.stride, Accumulate::kSet});
+  kernels_.gemm({rows, columns, d, w.chunk_q, d, 1, h.state + first, h.state_stride, o, h.o.stride,
+                 Accumulate::kSet});
   for (int64_t b = 0; b < rows; b += kSubBlock) {
     const int64_t n = std::min(kSubBlock, rows - b);
     kernels_.gemm({n, columns, b + n, w.p + b * kChunk, kChunk, 1, x, columns, o + b * h.o.stride,

@@ -32,8 +32,11 @@ bool CpuBackend::direct(int64_t n) const {
 int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
   const int64_t weights = direct ? kStreamWeights : kDecodedWeights;
   const int64_t fair = ceil_div(rows, kTasksPerWorker * team_.size());
-  const int64_t step = direct ? 4 : kLanes;
-  return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), step), step, 256);
+  const int64_t least = std::min(weights / cols, fair);
+  if (direct) return std::clamp<int64_t>(round_up(least, 4), 4, 256);
+  // Whole tiles of two or four panels, and of equal size where the matrices are.
+  return least < kLanes ? kLanes
+                        : std::clamp<int64_t>(round_up(least, 2 * kLanes), kLanes, 4 * kLanes);
 }
 
 std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols, int64_t more,
@@ -79,7 +82,7 @@ void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, co
   float* decoded = worker_floats(worker, panel_floats(last - first, w.cols));
   if (rounded) {
     bf16_->panels(w, first, last, decoded);
-    bf16_->panel_dots(decoded, last - first, w.cols, in.rounded, n, y, at);
+    bf16_->panel_dots(decoded, last - first, w.cols, in.rounded, n, y, at, false);
   } else {
     kernels_.panels(w, first, last, decoded);
     kernels_.panel_dots(decoded, last - first, w.cols, in.x, n, y, at);

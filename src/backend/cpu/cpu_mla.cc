@@ -49,7 +49,7 @@ void CpuBackend::rotate(float* x, int64_t row) {
 
 void CpuBackend::rope(const Rows& q) {
   update_rope_table(q.rows);
-  run_tasks(q.rows, q.rows * shape_.heads * shape_.rope * 2, [&](int64_t i, int) {
+  run_each(q.rows, shape_.heads * shape_.rope * 2, [&](int64_t i, int) {
     for (int64_t h = 0; h < shape_.heads; ++h) rope_head(q, i, h);
   });
 }
@@ -63,7 +63,7 @@ void CpuBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const La
   SPK_CHECK(step_.first_position + kv.rows <= state.latent.rows);
   const float* weights = floats_of(kv_a_norm);
   const auto eps = static_cast<float>(shape_.eps);
-  run_tasks(kv.rows, kv.rows * kv.cols * 2, [&](int64_t i, int) {
+  run_each(kv.rows, kv.cols * 2, [&](int64_t i, int) {
     float* to = row_of(state.latent, step_.first_position + i);
     kernels_.rms_norm(row_of(kv, i), weights, eps, shape_.latent, to);
     std::copy_n(row_of(kv, i) + shape_.latent, shape_.rope, to + shape_.latent);
@@ -95,15 +95,20 @@ void CpuBackend::absorb(const Matrix& kv_b, const Rows& q, const Rows& q_latent,
     }
     return;
   }
-  for (int64_t d = 0; d < shape_.nope; d += kAbsorbRows) {
-    const int64_t count = std::min(kAbsorbRows, shape_.nope - d);
-    for (int64_t r = 0; r < count; ++r)
-      kernels_.decode(kv_b, row + d + r, first, first + columns, decoded + r * columns);
-    kernels_.gemm({q.rows, columns, count, row_of(q, 0) + head * (shape_.nope + shape_.rope) + d,
-                   q.stride, 1, decoded, columns,
-                   row_of(q_latent, 0) + head * shape_.latent + first, q_latent.stride,
-                   d == 0 ? Accumulate::kSet : Accumulate::kAdd});
-  }
+  // Many rows want their sums in registers to the end: fewer columns, and as many weight rows as
+  // fit the same memory.
+  const int64_t piece = q.rows > kDirectRows ? std::min(columns, kAbsorbColumns) : columns;
+  const int64_t together = kAbsorbRows * (columns / piece);
+  for (int64_t c = 0; c < columns; c += piece)
+    for (int64_t d = 0; d < shape_.nope; d += together) {
+      const int64_t n = std::min(piece, columns - c), count = std::min(together, shape_.nope - d);
+      for (int64_t r = 0; r < count; ++r)
+        kernels_.decode(kv_b, row + d + r, first + c, first + c + n, decoded + r * n);
+      kernels_.gemm({q.rows, n, count, row_of(q, 0) + head * (shape_.nope + shape_.rope) + d,
+                     q.stride, 1, decoded, n,
+                     row_of(q_latent, 0) + head * shape_.latent + first + c, q_latent.stride,
+                     d == 0 ? Accumulate::kSet : Accumulate::kAdd});
+    }
 }
 
 int64_t CpuBackend::absorb_floats(int64_t columns) const {

@@ -36,7 +36,7 @@ void CpuBackend::add(const Rows& x, const Rows& o) {
 }
 
 void CpuBackend::swiglu(const Rows& gate, const Rows& up, double limit) {
-  run_tasks(gate.rows, gate.rows * gate.cols * kExpCost, [&](int64_t i, int) {
+  run_each(gate.rows, gate.cols * kExpCost, [&](int64_t i, int) {
     kernels_.swiglu(row_of(gate, i), row_of(up, i), static_cast<float>(limit), gate.cols);
   });
 }
@@ -49,7 +49,7 @@ void CpuBackend::norm_gate_head(float* o, const float* gate, int64_t head,
 }
 
 void CpuBackend::norm_gate(const Rows& o, const Rows& gate, const Weight& o_norm) {
-  run_tasks(o.rows, o.rows * o.cols * kExpCost, [&](int64_t i, int) {
+  run_each(o.rows, o.cols * kExpCost, [&](int64_t i, int) {
     for (int64_t h = 0; h < shape_.heads; ++h)
       norm_gate_head(row_of(o, i), row_of(gate, i), h, o_norm);
   });
@@ -62,7 +62,7 @@ void CpuBackend::gate_value(float* o, const float* gates, int64_t head) const {
 }
 
 void CpuBackend::head_gate(const Rows& o, const Rows& gate) {
-  run_tasks(o.rows, o.rows * o.cols, [&](int64_t i, int) {
+  run_each(o.rows, o.cols, [&](int64_t i, int) {
     for (int64_t h = 0; h < shape_.heads; ++h) gate_value(row_of(o, i), row_of(gate, i), h);
   });
 }

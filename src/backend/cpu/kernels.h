@@ -79,6 +79,24 @@ struct Delta {
   float* u;        // [d] or null: the write vector, for a later fold
 };
 
+// The decays of one sub-block of a chunk (cpu_kda_chunk.cc): log decays in, their running sums s
+// from the block's start as factors of the rows that they meet. "Middle" is row rows / 2, "end" the
+// last one.
+struct KdaDecay {
+  int64_t rows;    // 1 .. 16
+  int64_t d;       // a multiple of kLanes; all but g: [rows, d] or [d]
+  const float* g;  // [rows, g_stride] log decays
+  int64_t g_stride;
+  const float *q, *k;          // normalised
+  float *start_q, *start_k;    // q, k times exp(s)
+  float *chunk_q, *chunk_k;    // the same times `decay`, as it was
+  float *middle_q, *middle_k;  // q, k times exp(s - s of the middle)
+  float* right;                // k times exp(s of the middle - s)
+  float* end_k;                // k times exp(s of the end - s)
+  float* decay;                // [d] of the chunk, to the block's start and then to its end
+  float* block_decay;          // [d] exp(s of the end)
+};
+
 // One accepted row of a verify pass: S <- diag(alpha) S + k u^T, the last step of Delta bit by bit.
 struct Fold {
   float* state;  // [d, stride]
@@ -89,6 +107,16 @@ struct Fold {
   const float* k[kDirectRows];      // [d] each, normalised
   const float* alpha[kDirectRows];  // [d]
   const float* u[kDirectRows];      // [d]
+};
+
+// Rows of a table with their weights.
+struct WeightedRows {
+  const float* table;  // [any, stride]
+  int64_t stride;
+  const int64_t* rows;   // [count]
+  const float* weights;  // [count]
+  int64_t count;         // 1 or more
+  const float* last;     // a row of weight 1, or null
 };
 
 struct Kernels {
@@ -121,13 +149,15 @@ struct Kernels {
   void (*axpy)(float a, const float* x, float* y, int64_t n);   // y = fma(a, x, y)
   void (*scale)(float a, const float* x, float* y, int64_t n);  // y = a * x
   void (*multiply)(const float* a, float* y, int64_t n);        // y *= a
+  // y = weights[0] * row 0, then y = fma(weights[j], row j, y) for each other, then y += last
+  void (*weighted_sum)(const WeightedRows& w, int64_t n, float* y);
   void (*swiglu)(float* gate, const float* up, float limit, int64_t n);
   void (*sigmoid)(float* x, int64_t n);
+  float (*largest)(const float* x, int64_t n);  // minus infinity where there is none but NaN
   // y = exp(x - bias), returns the sum over the row in the lane order above
   float (*exp_sum)(const float* x, float bias, float* y, int64_t n);
   void (*exp_of)(const float* x, float* y, int64_t n);
-  void (*decay)(const float* a, const float* b, const float* x, float* y,
-                int64_t n);  // x exp(a - b)
+  void (*kda_decay)(const KdaDecay& b);
   float (*dot)(const float* a, const float* b, int64_t n);
   // Groups of 32 as int8, for the packed experts (packed.h); n is a multiple of 32. A group that is
   // not finite gets the scale NaN, so that it stays visible.

@@ -394,17 +394,22 @@ inline void gemm_tile(const Gemm& g, int64_t i, int64_t j) {
     for (int v = 0; v < V; ++v) store(g.c + (i + m) * g.ldc + j + 16 * v, acc[m][v]);
 }
 
+// M * V sums, V columns and a factor must fit the registers.
 template <int V>
 inline void gemm_columns(const Gemm& g, int64_t j) {
-  constexpr int M = kWideRegisters ? 4 : 2;
   int64_t i = 0;
-  for (; i + M <= g.m; i += M) gemm_tile<M, V>(g, i, j);
-  for (; i < g.m; ++i) gemm_tile<1, V>(g, i, j);
+  for (; i + 6 <= g.m; i += 6) gemm_tile<6, V>(g, i, j);
+  for (; i + 4 <= g.m; i += 4) gemm_tile<4, V>(g, i, j);
+  for (; i + 2 <= g.m; i += 2) gemm_tile<2, V>(g, i, j);
+  if (i < g.m) gemm_tile<1, V>(g, i, j);
 }
 
 inline void gemm(const Gemm& g) {
-  constexpr int64_t V = kWideRegisters ? 4 : 2;
+  // One row alone needs more columns, to have enough sums under way.
+  constexpr int64_t V = kWideRegisters ? 4 : 1, kAlone = kWideRegisters ? 8 : 4;
   int64_t j = 0;
+  if (g.m == 1)
+    for (; j + 16 * kAlone <= g.n; j += 16 * kAlone) gemm_tile<1, kAlone>(g, 0, j);
   for (; j + 16 * V <= g.n; j += 16 * V) gemm_columns<V>(g, j);
   for (; j < g.n; j += 16) gemm_columns<1>(g, j);
 }

@@ -42,6 +42,16 @@ inline void multiply(const float* a, float* y, int64_t n) {
   for_lanes(n, [&](int64_t i, int64_t c) { put(y + i, mul(get(a + i, c), get(y + i, c)), c); });
 }
 
+inline void weighted_sum(const WeightedRows& w, int64_t n, float* y) {
+  for_lanes(n, [&](int64_t i, int64_t c) {
+    V16 sum = mul(set1(w.weights[0]), get(w.table + w.rows[0] * w.stride + i, c));
+    for (int64_t j = 1; j < w.count; ++j)
+      sum = fma(set1(w.weights[j]), get(w.table + w.rows[j] * w.stride + i, c), sum);
+    if (w.last) sum = add(sum, get(w.last + i, c));
+    put(y + i, sum, c);
+  });
+}
+
 // min(silu(gate), limit) * clip(up, +-limit); a limit of 0 is none.
 inline void swiglu(float* gate, const float* up, float limit, int64_t n) {
   const V16 top = set1(limit), bottom = set1(-limit);
@@ -63,10 +73,16 @@ inline void exp_of(const float* x, float* y, int64_t n) {
   for_lanes(n, [&](int64_t i, int64_t c) { put(y + i, exp16(get(x + i, c)), c); });
 }
 
-inline void decay(const float* a, const float* b, const float* x, float* y, int64_t n) {
-  for_lanes(n, [&](int64_t i, int64_t c) {
-    put(y + i, mul(get(x + i, c), exp16(sub(get(a + i, c), get(b + i, c)))), c);
-  });
+inline float largest(const float* x, int64_t n) {
+  constexpr float kLowest = -__builtin_inff();
+  V16 top = set1(kLowest);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) top = higher(load(x + i), top);
+  float lanes[16], all = kLowest;
+  store(lanes, top);
+  for (const float lane : lanes) all = lane > all ? lane : all;
+  for (; i < n; ++i) all = x[i] > all ? x[i] : all;
+  return all;
 }
 
 inline float exp_sum(const float* x, float bias, float* y, int64_t n) {
@@ -152,6 +168,37 @@ inline void norm_gate(float* o, const float* w, const float* g, float eps, int64
     const V16 normed = mul(get(w + i, c), mul(get(o + i, c), factor));
     put(o + i, mul(normed, sigmoid16(get(g + i, c))), c);
   });
+}
+
+// Two exponentials a row, and two a block: the other factors are products of those. Spans of half
+// a block each way keep all of them within floats (kda.h).
+inline void kda_decay(const KdaDecay& b) {
+  constexpr int64_t kMostRows = 16;
+  for (int64_t at = 0; at < b.d; at += 16) {
+    V16 sum[kMostRows], s = zero();
+    for (int64_t i = 0; i < b.rows; ++i) sum[i] = s = add(s, load(b.g + i * b.g_stride + at));
+    const V16 middle = sum[b.rows / 2];
+    const V16 to_middle = exp16(middle), to_end = exp16(sub(s, middle));
+    const V16 before = load(b.decay + at);
+    for (int64_t i = 0; i < b.rows; ++i) {
+      const int64_t here = i * b.d + at;
+      const V16 left = exp16(sub(sum[i], middle)), q = mul(load(b.q + here), left);
+      const V16 k = load(b.k + here), left_k = mul(k, left);
+      const V16 right = mul(k, exp16(sub(middle, sum[i])));
+      const V16 start_q = mul(q, to_middle), start_k = mul(left_k, to_middle);
+      store(b.middle_q + here, q);
+      store(b.middle_k + here, left_k);
+      store(b.right + here, right);
+      store(b.end_k + here, mul(right, to_end));
+      store(b.start_q + here, start_q);
+      store(b.start_k + here, start_k);
+      store(b.chunk_q + here, mul(start_q, before));
+      store(b.chunk_k + here, mul(start_k, before));
+    }
+    const V16 whole = mul(to_middle, to_end);
+    store(b.block_decay + at, whole);
+    store(b.decay + at, mul(before, whole));
+  }
 }
 
 // V registers of state columns. The state is read twice and written once; the second read finds the

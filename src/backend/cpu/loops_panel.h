@@ -63,7 +63,7 @@ template <int P>
 inline void panel_rows(const float* panel, int64_t cols, const float* const* x, int64_t n,
                        float* const* y, int64_t at, int64_t lanes) {
   // M * P sums, P columns and a factor must fit the registers.
-  constexpr int M = kWideRegisters ? 6 : 4;
+  constexpr int M = 6;
   int64_t i = 0;
   for (; i + M <= n; i += M) panel_tile<P, M>(panel, cols, x + i, y + i, at, lanes);
   if (i + 2 < n && M > 4) {

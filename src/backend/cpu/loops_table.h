@@ -21,11 +21,13 @@ inline constexpr Kernels make_table(std::string_view isa) {
   t.axpy = axpy;
   t.scale = scale_to;
   t.multiply = multiply;
+  t.weighted_sum = weighted_sum;
   t.swiglu = swiglu;
   t.sigmoid = sigmoid;
+  t.largest = largest;
   t.exp_sum = exp_sum;
   t.exp_of = exp_of;
-  t.decay = decay;
+  t.kda_decay = kda_decay;
   t.dot = dot;
   t.quantise = quantise;
   t.conv = conv;
