@@ -65,7 +65,7 @@ TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
   std::mt19937_64 random(3);
   std::normal_distribution<float> normal;
   for (const bool by_row : {false, true})
-    for (int64_t cols : {64, 128, 192, 200, 250, 1536, 2560}) {
+    for (int64_t cols : {64, 128, 192, 200, 250, 256, 768, 1536, 2560}) {
       const int64_t rows = 131;  // into a second block of scales
       std::vector<uint8_t> codes(static_cast<size_t>(rows * cols));
       for (uint8_t& c : codes) {
