@@ -41,6 +41,7 @@ void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
       ++pair_start_[static_cast<size_t>(e) + 1];
     }
   routed_.clear();
+  if (moe.shared.gate) routed_.push_back({-1, n * top_k, n});
   for (int64_t e = 0; e < experts; ++e) {
     const auto at = static_cast<size_t>(e);
     const int64_t chosen = pair_start_[at + 1];
@@ -56,7 +57,6 @@ void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
       x_[static_cast<size_t>(pair)] = row_of(h, i);
     }
   if (!moe.shared.gate) return;
-  routed_.push_back({-1, n * top_k, n});
   for (int64_t i = 0; i < n; ++i) x_[static_cast<size_t>(n * top_k + i)] = row_of(h, i);
 }
 
