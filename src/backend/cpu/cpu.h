@@ -134,7 +134,8 @@ class CpuBackend final : public Backend {
     float* state;  // [D, D] of the head
     int64_t state_stride;
     int64_t head;
-    const LayerState* record;  // where a verify pass leaves its rows, else null
+    const LayerState* record;         // where a verify pass leaves its rows, else null
+    const LayerState* record_before;  // and where the one before it left them
   };
   struct Attention {
     const Rows &q_latent, &q, &latent, &z;
@@ -206,18 +207,20 @@ class CpuBackend final : public Backend {
   std::span<uint16_t*> round_rows(std::span<const float* const> x, int64_t cols);
   void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
 
-  void kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
-                float* work);
+  void kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t fold, int64_t first,
+                int64_t last, float* work);
   KdaRows kda_rows_of(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
                       const Rows& o, const LayerState& state, int64_t head) const;
   int64_t recurrent_floats() const;
   void kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
                  float* work);
   static int64_t kda_chunk_floats(int64_t head_dim);
-  void fold_tail(const LayerState& state, int64_t s, int64_t rows, int64_t first, int64_t n);
+  const float* past_input(const LayerState& state, int64_t s, int64_t index) const;
+  void fold_tail(const LayerState& state, int64_t s, int64_t rows);
+  float* fold_of(const LayerState& state, int64_t head, Fold& f, float* work) const;
   void fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first, int64_t last,
                   float* work);
-  void mix_head(const KdaRows& h, int64_t first, int64_t last, float* work);
+  void mix_head(const KdaRows& h, int64_t fold, int64_t first, int64_t last, float* work);
   void conv_channels(const Rows& x, int64_t s, const Kda& w, const LayerState& state, int64_t first,
                      int64_t n);
   void gate_head(float* f, int64_t head, const Kda& w) const;
