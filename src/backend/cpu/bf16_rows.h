@@ -106,22 +106,24 @@ inline constexpr int64_t kShortColumns = 1024;
 // kSeveral weight rows one behind the other times N rows of x, bit by bit as one_row. Of one row
 // every product waits for the one before, 5 or 6 cycles in N chains, and a row of 256 columns ends
 // after 8 N products in sums that take as long as those. Several rows make chains enough to keep
-// the processor busy, and add their sums up together.
-template <bool kByRow, int N>
+// the processor busy, and add their sums up together. K: columns, 0: those of the matrix.
+template <bool kByRow, int N, int64_t K>
 inline void several_rows(const Matrix& w, int64_t row, const uint16_t* const* x, float* const* y,
                          int64_t at, const Decoder& decode) {
   constexpr int R = kSeveral<N>;
-  const int64_t cols = w.cols, blocks = cols / kFp8Block;
+  const int64_t cols = K != 0 ? K : w.cols, blocks = cols / kFp8Block;
   const uint8_t* codes = w.codes + row * cols;
   const uint16_t* in[N];
   for (int n = 0; n < N; ++n) in[n] = x[n];
   __m512 total[4][4];  // [R][N] of it
   for (int r = 0; r < R; ++r)
     for (int n = 0; n < N; ++n) total[r][n] = _mm512_setzero_ps();
+#pragma GCC unroll 2
   for (int64_t block = 0; block < blocks; ++block) {
     __m512 sum[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) sum[r][n] = _mm512_setzero_ps();
+#pragma GCC unroll 2
     for (int64_t k = block * kFp8Block; k < (block + 1) * kFp8Block; k += kBf16Columns)
       for (int r = 0; r < R; ++r) {
         const uint8_t* p = codes + r * cols + k;
@@ -171,8 +173,13 @@ inline void rows_of(const Matrix& w, int64_t first, int64_t last, const uint16_t
   const Decoder decode;
   int64_t row = first;
   if (w.cols <= kShortColumns && w.cols % kFp8Block == 0) {
-    for (; row + kSeveral<N> <= last; row += kSeveral<N>)
-      several_rows<kByRow, N>(w, row, x, y, at + row - first, decode);
+    if (w.cols == 256) {  // most of ling-nano's
+      for (; row + kSeveral<N> <= last; row += kSeveral<N>)
+        several_rows<kByRow, N, 256>(w, row, x, y, at + row - first, decode);
+    } else {
+      for (; row + kSeveral<N> <= last; row += kSeveral<N>)
+        several_rows<kByRow, N, 0>(w, row, x, y, at + row - first, decode);
+    }
   }
   for (; row < last; ++row) one_row<kByRow, N>(w, row, x, y, at + row - first, decode);
 }

@@ -180,8 +180,9 @@ class CpuBackend final : public Backend {
   void run_rows(int64_t rows, int64_t row_work, F&& fn) {
     run_tasks(rows, rows <= kMaxVerify ? 0 : rows * row_work, fn);
   }
-  // A join costs about 1 us; 16,384 multiply-adds in vector code about as much.
-  static constexpr int64_t kJoinWorth = 1 << 15;
+  // A join costs 0.3 to 2 us, by how far apart the workers' processors are; 32,768 multiply-adds in
+  // vector code, what two workers would save of this much, take about 0.5 us.
+  static constexpr int64_t kJoinWorth = 1 << 16;
 
   // Whether this step's products take matvec (direct) or the panels; decides the bits of a result.
   bool direct(int64_t n) const;
