@@ -118,13 +118,11 @@ inline void several_rows(const Matrix& w, int64_t row, const uint16_t* const* x,
   __m512 total[4][4];  // [R][N] of it
   for (int r = 0; r < R; ++r)
     for (int n = 0; n < N; ++n) total[r][n] = _mm512_setzero_ps();
-#pragma GCC unroll 2
   for (int64_t block = 0; block < blocks; ++block) {
     __m512 sum[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) sum[r][n] = _mm512_setzero_ps();
-#pragma GCC unroll 2
-    for (int64_t k = block * kFp8Block; k < (block + 1) * kFp8Block; k += kBf16Columns)
+    const auto half = [&](int64_t k) {
       for (int r = 0; r < R; ++r) {
         const uint8_t* p = codes + r * cols + k;
         if constexpr (N > 2) __builtin_prefetch(p + kAheadBytes);
@@ -135,6 +133,9 @@ inline void several_rows(const Matrix& w, int64_t row, const uint16_t* const* x,
         for (int n = 0; n < N; ++n) sum[r][n] = dot_at(sum[r][n], a, in[n] + k);
         for (int n = 0; n < N; ++n) sum[r][n] = dot_at(sum[r][n], b, in[n] + k + kBf16Columns / 2);
       }
+    };
+    half(block * kFp8Block);
+    half(block * kFp8Block + kBf16Columns);
     for (int r = 0; r < R; ++r) {
       const int64_t i = kByRow ? row + r : (row + r) / kFp8Block * blocks + block;
       const __m512 scale = _mm512_set1_ps(load_float(w.scales + i * 4));
