@@ -263,7 +263,11 @@ class CpuBackend final : public Backend {
   };
   ExpertsRun prepare_experts(const Rows& h, const Moe& moe, const Ints& ids);
   void round_pairs(const Rows& h, const ExpertsRun& run);
-  void expert_in(const ExpertsRun& run, const Routed& r, int64_t first, int64_t last, int worker);
+  struct ExpertRows {  // rows [first, last) of an expert's gate and up
+    const Routed* expert;
+    int64_t first, last;
+  };
+  void expert_in(const ExpertsRun& run, const ExpertRows& rows, const ExpertRows& next, int worker);
   void gather_pairs(const Rows& h, const Moe& moe, const Ints& ids);
   // Memory for `rows` quantised rows of `cols`, as floats; and those rows in it.
   static int64_t quant_floats(int64_t rows, int64_t cols);
@@ -271,7 +275,7 @@ class CpuBackend final : public Backend {
   void quantise(const float* x, int64_t first, int64_t last, const QuantRow& to) const;
   void quantise_pairs(const Rows& h, float* memory);
   void multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
-                       float* const* y, int64_t at, bool few, int worker);
+                       float* const* y, int64_t at, bool few, int worker, const uint8_t* ahead);
   void choose(const float* biased, int32_t* ids);  // groups and top-k over one row of scores
 
   // ---- memory ----

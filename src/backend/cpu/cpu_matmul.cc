@@ -162,7 +162,7 @@ void CpuBackend::packed_logits(const Rows& hidden, const Weight& w, const Rows& 
   const int64_t block = round_up(block_rows(w.rows, w.cols, true), kTileRows);
   run_tasks(ceil_div(w.rows, block), n * w.rows * w.cols, [&](int64_t task, int) {
     const int64_t first = task * block, last = std::min(first + block, w.rows);
-    kernel.product(packed_of(w), first, last, row_quant_.data(), n, y_.data(), first);
+    kernel.product(packed_of(w), first, last, row_quant_.data(), n, y_.data(), first, nullptr);
   });
 }
 
