@@ -102,6 +102,9 @@ template <int N>
 inline constexpr int kSeveral = N == 4 ? 3 : 4;
 // Up to so many columns several rows lie in one page or two and are one stream to the memory.
 inline constexpr int64_t kShortColumns = 1024;
+// Several rows of 256 columns take 20 to 30 ns; a line that comes from memory takes 100 ns and
+// more, and the hardware's read-ahead stops at page borders and with each small matrix.
+inline constexpr int64_t kShortAheadBytes = 8192;
 
 // kSeveral weight rows one behind the other times N rows of x, bit by bit as one_row. Of one row
 // every product waits for the one before, 5 or 6 cycles in N chains, and a row of 256 columns ends
@@ -125,7 +128,7 @@ inline void several_rows(const Matrix& w, int64_t row, const uint16_t* const* x,
     const auto half = [&](int64_t k) {
       for (int r = 0; r < R; ++r) {
         const uint8_t* p = codes + r * cols + k;
-        if constexpr (N > 2) __builtin_prefetch(p + kAheadBytes);
+        __builtin_prefetch(p + kShortAheadBytes);
         __m512bh a, b;
         __m512i raw = _mm512_loadu_si512(p);
         asm("" : "+v"(raw));  // else it is loaded again for each of its three uses
