@@ -187,7 +187,7 @@ class CpuBackend final : public Backend {
   // Whether this step's products take matvec (direct) or the panels; decides the bits of a result.
   bool direct(int64_t n) const;
   bool experts_direct(int64_t n) const;
-  // Rows of a task (direct: a multiple of 4, else of kLanes) out of `rows` weight rows of `cols`
+  // Rows of a task (a multiple of kLanes) out of `rows` weight rows of `cols`
   // columns in all.
   int64_t block_rows(int64_t rows, int64_t cols, bool direct) const;
   void multiply(std::span<const Product> products, int64_t n, bool direct);
@@ -282,6 +282,7 @@ class CpuBackend final : public Backend {
   void account(size_t bytes, std::string_view label);
   const float* keep_floats(const HostTensor& tensor, bool transpose);
   uint8_t* slab_bytes(size_t bytes, std::string_view label);
+  void add_tiles(Weight& w);
   float* grow(std::vector<Block>& at, size_t& held, int64_t floats, std::string_view label);
   float* shared_floats(int64_t floats);  // one verb at a time
   float* worker_floats(int worker,
@@ -303,6 +304,7 @@ class CpuBackend final : public Backend {
   std::vector<Block> floats_;  // small vectors and FP8 scales as floats
   std::vector<Block> slabs_;   // packed experts
   size_t slab_used_ = 0;       // of the last slab
+  size_t tiles_bytes_ = 0;
   std::vector<Block> shared_, workers_, rounded_;
   size_t shared_bytes_ = 0, workers_bytes_ = 0, rounded_bytes_ = 0;
   int64_t worker_stride_ = 0;  // floats per worker in workers_

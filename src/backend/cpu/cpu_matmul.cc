@@ -32,8 +32,7 @@ bool CpuBackend::direct(int64_t n) const {
 int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
   const int64_t weights = direct ? kStreamWeights : kDecodedWeights;
   const int64_t fair = ceil_div(rows, kTasksPerWorker * team_.size());
-  const int64_t step = direct ? 4 : kLanes;
-  return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), step), step, 256);
+  return std::clamp<int64_t>(round_up(std::min(weights / cols, fair), kLanes), kLanes, 256);
 }
 
 std::span<uint16_t*> CpuBackend::rounded_rows(int64_t count, int64_t cols, int64_t more,
@@ -68,6 +67,10 @@ int64_t CpuBackend::panel_floats(int64_t rows, int64_t cols) const {
 void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& in,
                                 int64_t n, float* const* y, int64_t at, bool direct, int worker) {
   const bool rounded = in.rounded && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
+  if (direct && rounded && w.tiles) {
+    SPK_DCHECK(first % kLanes == 0 && last % kLanes == 0);
+    return bf16_->matvec_tiles(w, first, last, in.rounded, n, y, at);
+  }
   if (direct) {
     for (int64_t i = 0; i < n; i += kDirectRows) {
       const int64_t count = std::min<int64_t>(n - i, kDirectRows);

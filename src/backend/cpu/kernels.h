@@ -31,6 +31,7 @@ struct Matrix {
   int64_t cols = 0;
   const uint8_t* codes = nullptr;
   const uint8_t* scales = nullptr;
+  const uint8_t* tiles = nullptr;  // the codes once more, as matvec_tiles (bf16.h) reads them
 };
 
 inline constexpr int kMostPast = 15;  // inputs before the newest that a convolution sees
