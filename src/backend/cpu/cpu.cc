@@ -161,13 +161,12 @@ uint8_t* CpuBackend::slab_bytes(size_t bytes, std::string_view label) {
 // tiles are a second copy, which only small models afford.
 void CpuBackend::add_tiles(Weight& w) {
   constexpr int64_t kMostColumns = 1024;
-  constexpr size_t kMost = size_t{24} << 20;
   // Where a verb cuts a matrix by heads it cuts whole tiles.
   const bool whole = shape_.nope % kLanes == 0 && shape_.v_dim % kLanes == 0 &&
                      (shape_.nope + shape_.rope) % kLanes == 0;
   if (!bf16_ || !whole || w.cols > kMostColumns || !can_tile(w.rows, w.cols)) return;
   const auto bytes = static_cast<size_t>(w.rows * w.cols);
-  if (tiles_bytes_ + bytes > kMost || options_.memory != 0) return;
+  if (tiles_bytes_ + bytes > options_.tiles || options_.memory != 0) return;
   tiles_bytes_ += bytes;
   uint8_t* to = slab_bytes(bytes, w.name);
   tile_codes(static_cast<const uint8_t*>(w.data.handle), w.rows, w.cols, to);
