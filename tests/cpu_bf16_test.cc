@@ -29,8 +29,8 @@ int64_t column_of(int64_t at) {
   return 16 * run + 8 * half + at % 8;
 }
 
-// One output: lanes of column pairs (16 in matvec, one in panels), the odd one first, blocks of 128
-// columns times their scale.
+// One output: lanes of column pairs (16 in matvec, two in tiles, one in panels), the odd one first,
+// blocks of 128 columns times their scale.
 float defined(const std::vector<uint8_t>& codes, const std::vector<float>& scales, bool by_row,
               int64_t cols, int64_t row, const std::vector<float>& x, int64_t lanes) {
   float total[16] = {}, sum[16] = {};
@@ -48,6 +48,10 @@ float defined(const std::vector<uint8_t>& codes, const std::vector<float>& scale
     const int64_t blocks = ceil_div(cols, int64_t{128});
     const float scale =
         scales[static_cast<size_t>(by_row ? row : row / 128 * blocks + k / 128)] * 256;
+    if (lanes == 2) {  // tiles: even and odd pairs meet before the scale
+      sum[0] += sum[1];
+      sum[1] = 0;
+    }
     for (int64_t lane = 0; lane < lanes; ++lane) {
       total[lane] = std::fma(sum[lane], scale, total[lane]);
       sum[lane] = 0;
@@ -65,7 +69,7 @@ TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
   std::mt19937_64 random(3);
   std::normal_distribution<float> normal;
   for (const bool by_row : {false, true})
-    for (int64_t cols : {64, 128, 192, 200, 250, 1536, 2560}) {
+    for (int64_t cols : {64, 128, 192, 200, 250, 256, 768, 1536, 2560}) {
       const int64_t rows = 131;  // into a second block of scales
       std::vector<uint8_t> codes(static_cast<size_t>(rows * cols));
       for (uint8_t& c : codes) {
@@ -90,15 +94,24 @@ TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
         kernels->round(x[i].data(), cols, rounded[i].data());
         in.push_back(rounded[i].data());
       }
+      const int64_t whole = cpu::can_tile(128, cols) ? 128 : 0;  // rows in tiles
+      std::vector<uint8_t> tiles(static_cast<size_t>(whole * cols));
+      cpu::Matrix tiled = w;
+      tiled.tiles = tiles.data();
+      if (whole > 0) cpu::tile_codes(codes.data(), whole, cols, tiles.data());
       std::vector<float> panels(static_cast<size_t>(cpu::bf16_panel_floats(rows, cols)));
-      for (const int64_t lanes : {16, 1})
-        for (int64_t n = 1; n <= (lanes == 1 ? 15 : 8); ++n) {
+      for (const int64_t lanes : {16, 2, 1})
+        for (int64_t n = 1; n <= (lanes == 16 ? 8 : 15); ++n) {
+          if (lanes == 2 && whole == 0) continue;
           std::vector<std::vector<float>> y(kMost,
                                             std::vector<float>(static_cast<size_t>(rows), NAN));
           std::vector<float*> out;
           for (auto& row : y) out.push_back(row.data());
           for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 7}, {7, rows}}) {
-            if (lanes == 16) {
+            if (lanes == 2) {
+              const int64_t from = first == 0 ? 0 : 48, to = first == 0 ? 48 : whole;
+              kernels->matvec_tiles(tiled, from, to, in.data(), n, out.data(), from);
+            } else if (lanes == 16) {
               kernels->matvec(w, first, last, in.data(), n, out.data(), first);
             } else {
               float& behind =
@@ -114,7 +127,7 @@ TEST(CpuBf16, ProductsAreTheirDefinitionBitForBit) {
             }
           }
           for (int64_t i = 0; i < n; ++i)
-            for (int64_t r = 0; r < rows; r += n == 1 ? 1 : 10) {
+            for (int64_t r = 0; r < (lanes == 2 ? whole : rows); r += n == 1 ? 1 : 10) {
               const auto at = static_cast<size_t>(i);
               const float times = lanes == 1 && n % 2 == 0 ? 2.f : 1.f;
               const float truth = times * defined(codes, scales, by_row, cols, r, x[at], lanes);

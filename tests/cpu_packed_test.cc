@@ -131,8 +131,9 @@ TEST(CpuPacked, KernelsAreTheirDefinitionBitForBit) {
               to.push_back(y.data() + i * shape.rows);
             }
             // In two calls: a cut between tiles must not show.
-            kernel.product(w.matrix, 0, 16, rows.data(), n, to.data(), 0);
-            kernel.product(w.matrix, 16, shape.rows, rows.data(), n, to.data(), 16);
+            const uint8_t nowhere = 0;  // what is asked for ahead of time need not be there
+            kernel.product(w.matrix, 0, 16, rows.data(), n, to.data(), 0, nullptr);
+            kernel.product(w.matrix, 16, shape.rows, rows.data(), n, to.data(), 16, &nowhere);
             for (size_t k = 0; k < y.size(); ++k)
               ASSERT_TRUE(same(y[k], truth[k]))
                   << table->isa << " " << kernel.name << " cols " << shape.cols << " n " << n

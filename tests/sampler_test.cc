@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace spk {
 namespace {
@@ -60,6 +61,38 @@ TEST(Sampler, TopKOfManyIsThatOfAFullSort) {
           ASSERT_NEAR(dense[i], expected[i], 1e-12) << "id " << i << ", top_k " << k;
       }
   }
+}
+
+// One token ahead of all others by ever more, until it stands alone; the second best beside it or
+// far away, as good as many others or not.
+TEST(Sampler, APeakIsCutLikeAnyOtherRow) {
+  int alone = 0, together = 0;
+  for (const int64_t vocab : {70, 4096, 5003})
+    for (const int64_t best : {int64_t{3}, vocab / 2, vocab - 1})
+      for (const int64_t second : {(best + 1) % vocab, (best + vocab / 3) % vocab, int64_t{-1}})
+        for (double ahead = 0; ahead < 9; ahead += 0.37) {
+          std::vector<float> logits = some_logits(vocab, 21);
+          for (float& x : logits) x = std::min(x, 2.9f);  // many are second
+          logits[static_cast<size_t>(best)] = static_cast<float>(3 + ahead);
+          if (second >= 0) logits[static_cast<size_t>(second)] = 3.f;
+          Sampler sampler(vocab);
+          sampler.reset({});
+          for (const int64_t k : {int64_t{0}, int64_t{1}, int64_t{29}})
+            for (const double top_p : {0.95, 0.5}) {
+              const SamplerParams p{.temperature = 0.6, .top_k = k, .top_p = top_p};
+              const std::vector<double> expected = test::slow_distribution(logits, p);
+              std::vector<TokenProbability> found;
+              sampler.distribution(logits, p, 0, found);
+              std::vector<double> dense(logits.size());
+              for (const TokenProbability& t : found) dense[t.id] = t.probability;
+              for (size_t i = 0; i < dense.size(); ++i)
+                ASSERT_NEAR(dense[i], expected[i], 1e-12)
+                    << "id " << i << " of " << vocab << ", top_k " << k << ", ahead " << ahead;
+              ++(found.size() == 1 ? alone : together);
+            }
+        }
+  EXPECT_GT(alone, 1000);
+  EXPECT_GT(together, 500);
 }
 
 TEST(Sampler, UniformIsAPureFunctionWithEvenBins) {
@@ -169,6 +202,20 @@ TEST(Sampler, NanIsAnErrorNotAToken) {
   EXPECT_THROW(sampler.sample(logits, {}, 0), Error);
   std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
   EXPECT_THROW(sampler.sample(logits, {}, 0), Error);
+}
+
+TEST(Sampler, NanIsSeenAtEveryPlace) {
+  std::vector<float> logits = some_logits(150, 4);  // two whole pieces and 22
+  Sampler sampler(150);
+  sampler.reset({});
+  for (size_t at = 0; at < logits.size(); ++at) {
+    const float x = std::exchange(logits[at], std::numeric_limits<float>::quiet_NaN());
+    for (const double temperature : {0.0, 1.0})
+      EXPECT_THROW(sampler.sample(logits, {.temperature = temperature}, 0), Error) << at;
+    logits[at] = 4;
+    EXPECT_EQ(sampler.sample(logits, {.temperature = 0}, 0), static_cast<int32_t>(at));
+    logits[at] = x;
+  }
 }
 
 }  // namespace

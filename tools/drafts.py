@@ -1,6 +1,6 @@
 """What drafts bring: decode speed at several depths against none, one server each, the same requests in turn.
 
-    tools/drafts.py [--threads 2] [--rounds 4] [--starts 3] [--tokens 256] [--model FOLDER] [--draft-head ROWS]
+    tools/drafts.py [--threads 2] [--rounds 4] [--starts 3] [--tokens 256] [--model FOLDER] [--draft-head ROWS|auto]
 
 Two tables: word problems as chats at depths 0, 1, 2, 3 and automatic, for three ways of sampling; and texts that drafts hardly
 fit (prose, code, Chinese, random hex) with the automatic depth against none. Of each request the best of the rounds counts,
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--model")
-    parser.add_argument("--draft-head", default="0")
+    parser.add_argument("--draft-head", default="auto")
     a = parser.parse_args()
     common = [*([a.model] if a.model else []), "--threads", a.threads]
     tables = list(work(a.tokens))

@@ -179,6 +179,9 @@ struct BackendOptions {
   bool pin = false;     // pin workers to cores
   MoeKernel moe = MoeKernel::kPlain;
   PrecisionMode precision = PrecisionMode::kExact;
+  // On a CPU: bytes that second copies of FP8 matrices of short rows, in the order of its quickest
+  // kernel, may take in all.
+  uint64_t tiles = uint64_t{24} << 20;
   bool graphs = true;          // on a device: what is launched again in the same way, in one call
   bool device_sampler = true;  // on a device: tokens are chosen there where it can
   bool fuse = true;            // on a device: launches that do several verbs' work

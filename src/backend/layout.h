@@ -59,6 +59,7 @@ struct Ints {
 struct Weight {
   Buffer data;
   Buffer scales;  // layout is the back end's affair
+  Buffer tiles;   // the codes once more, in another order, where the back end wants that
   Format format = Format::kF32;
   int64_t rows = 0;
   int64_t cols = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 
@@ -25,46 +26,58 @@ void check_range(const char* name, double value, double low, double high, const 
 
 constexpr double kGreedyBelow = 1e-6;
 
-constexpr size_t kLanes = 16;  // of loops that the compiler turns into vector code
 constexpr size_t kPiece = 64;  // logits with a maximum of their own: 64 of them in 4,096
 
-// The first largest of x; maxima[b]: the largest of x[piece b .. piece (b + 1)). Throws on NaN and
-// when nothing is finite.
-int32_t largest(std::span<const float> x, int64_t position, size_t piece,
-                std::vector<float>& maxima) {
-  uint32_t unordered[kLanes] = {};
-  maxima.clear();
-  for (size_t i = 0; i < x.size(); i += piece) {
-    const size_t end = std::min(i + piece, x.size());
-    float lanes[kLanes];
-    std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
-    size_t at = i;
-    for (; at + kLanes <= end; at += kLanes)
-      for (size_t j = 0; j < kLanes; ++j) {
-        const float v = x[at + j];
-        lanes[j] = v > lanes[j] ? v : lanes[j];
-        unordered[j] |= v != v;
+// Four numbers in a register of any 64-bit processor. Written out, because compilers leave a loop
+// over arrays of maxima in memory, which takes four times as long.
+using Four = float __attribute__((vector_size(16)));
+using FourInts = int32_t __attribute__((vector_size(16)));
+Four load4(const float* p) {
+  Four v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+Four larger(Four a, Four b) { return a > b ? a : b; }
+
+// The first largest of x; maxima[b]: the largest of x[kPiece b .. kPiece (b + 1)). Throws on NaN
+// and when nothing is finite.
+int32_t largest(std::span<const float> x, int64_t position, std::vector<float>& maxima) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  FourInts unordered = {};
+  bool any = false;
+  maxima.resize((x.size() + kPiece - 1) / kPiece);
+  for (size_t b = 0; b < maxima.size(); ++b) {
+    const float* const piece = x.data() + b * kPiece;
+    const size_t n = std::min(kPiece, x.size() - b * kPiece);
+    Four top[4];
+    for (Four& t : top) t = Four{kLowest, kLowest, kLowest, kLowest};
+    size_t at = 0;
+    for (; at + 16 <= n; at += 16)
+      for (size_t j = 0; j < 4; ++j) {
+        const Four v = load4(piece + at + 4 * j);
+        top[j] = larger(v, top[j]);
+        unordered |= v != v;
       }
-    for (; at < end; ++at) {
-      lanes[0] = x[at] > lanes[0] ? x[at] : lanes[0];
-      unordered[0] |= x[at] != x[at];
+    const Four four = larger(larger(top[0], top[1]), larger(top[2], top[3]));
+    float most = kLowest;
+    for (int j = 0; j < 4; ++j) most = four[j] > most ? four[j] : most;
+    for (; at < n; ++at) {
+      most = piece[at] > most ? piece[at] : most;
+      any |= piece[at] != piece[at];
     }
-    for (size_t step = kLanes / 2; step > 0; step /= 2)
-      for (size_t j = 0; j < step; ++j)
-        lanes[j] = lanes[j + step] > lanes[j] ? lanes[j + step] : lanes[j];
-    maxima.push_back(lanes[0]);
+    maxima[b] = most;
   }
-  for (uint32_t any : unordered)
-    if (any)
-      throw Error(
-          ErrorKind::kResource,
-          cat("the model gave NaN as the logit of token ",
-              std::find_if(x.begin(), x.end(), [](float v) { return std::isnan(v); }) - x.begin(),
-              " at position ", position, ", expected a number"));
+  for (int j = 0; j < 4; ++j) any |= unordered[j] != 0;
+  if (any)
+    throw Error(
+        ErrorKind::kResource,
+        cat("the model gave NaN as the logit of token ",
+            std::find_if(x.begin(), x.end(), [](float v) { return std::isnan(v); }) - x.begin(),
+            " at position ", position, ", expected a number"));
   const auto best = std::max_element(maxima.begin(), maxima.end());
-  if (*best == -std::numeric_limits<float>::infinity())
+  if (*best == kLowest)
     throw Error(ErrorKind::kResource, cat("no token has a finite logit at position ", position));
-  const auto from = x.begin() + static_cast<int64_t>(piece) * (best - maxima.begin());
+  const auto from = x.begin() + static_cast<int64_t>(kPiece) * (best - maxima.begin());
   return static_cast<int32_t>(std::find(from, x.end(), *best) - x.begin());
 }
 
@@ -163,11 +176,18 @@ void Sampler::keep_best(std::span<const float> x, size_t count) {
     std::nth_element(ordered_.begin(), at, ordered_.end(), std::greater<>());
     bar = *at;
   }
+  const Four bars = {bar, bar, bar, bar};
   for (size_t piece = 0; piece < maxima_.size(); ++piece) {
     if (maxima_[piece] < bar) continue;
     const size_t end = std::min((piece + 1) * kPiece, x.size());
-    for (size_t i = piece * kPiece; i < end; ++i)
-      if (x[i] >= bar) candidates_.push_back({x[i], static_cast<int32_t>(i), 0});
+    for (size_t i = piece * kPiece; i < end; i += 4) {
+      if (i + 4 <= end) {
+        const FourInts reach = load4(x.data() + i) >= bars;
+        if ((reach[0] | reach[1] | reach[2] | reach[3]) == 0) continue;
+      }
+      for (size_t j = i; j < std::min(i + 4, end); ++j)
+        if (x[j] >= bar) candidates_.push_back({x[j], static_cast<int32_t>(j), 0});
+    }
   }
   if (candidates_.size() <= count) return;
   std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(count) - 1,
@@ -175,11 +195,28 @@ void Sampler::keep_best(std::span<const float> x, size_t count) {
   candidates_.resize(count);
 }
 
+// Whether the best token reaches top_p even if all others weighed as much as the second best, which
+// is so at most places of a text and needs no list of candidates. The margin is more than all
+// roundings of the sum that would be made.
+template <typename Weight>
+bool Sampler::stands_alone(std::span<const float> x, int32_t best, double top_p, size_t count,
+                           Weight&& weight) const {
+  if (top_p >= 1.0) return false;
+  const size_t piece = static_cast<size_t>(best) / kPiece, first = piece * kPiece;
+  float second = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < maxima_.size(); ++i)
+    if (i != piece) second = std::max(second, maxima_[i]);
+  for (size_t i = first; i < std::min(first + kPiece, x.size()); ++i)
+    if (i != static_cast<size_t>(best)) second = std::max(second, x[i]);
+  const double others = static_cast<double>(count - 1) * weight(second);
+  return top_p * (1 + others) * (1 + 1e-9) <= 1;
+}
+
 int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p, int64_t position,
                            float& top) {
   SPK_CHECK(logits.size() == prompt_count_.size());
   const std::span<const float> x = adjusted(logits, p);
-  const int32_t best = largest(x, position, is_greedy(p) ? x.size() : kPiece, maxima_);
+  const int32_t best = largest(x, position, maxima_);
   top = x[static_cast<size_t>(best)];
   candidates_.clear();
   if (is_greedy(p)) {
@@ -190,6 +227,11 @@ int32_t Sampler::survivors(std::span<const float> logits, const SamplerParams& p
   const auto weight = [&](float logit) {
     return std::exp((static_cast<double>(logit) - top) / p.temperature);
   };
+  const size_t count = p.top_k > 0 ? std::min(static_cast<size_t>(p.top_k), x.size()) : x.size();
+  if (stands_alone(x, best, p.top_p, count, weight)) {
+    candidates_.push_back({top, best, 1});
+    return best;
+  }
   if (p.top_k > 0 && static_cast<size_t>(p.top_k) < x.size()) {
     keep_best(x, static_cast<size_t>(p.top_k));
   } else {

@@ -88,6 +88,9 @@ class Sampler {
   // The row after bias and penalties; the row itself when there are none.
   std::span<const float> adjusted(std::span<const float> logits, const SamplerParams& params);
   void keep_best(std::span<const float> x, size_t count);
+  template <typename Weight>
+  bool stands_alone(std::span<const float> x, int32_t best, double top_p, size_t count,
+                    Weight&& weight) const;
 
   std::vector<float> work_;
   std::vector<float> maxima_, ordered_;  // of pieces of the row

@@ -161,7 +161,7 @@ BenchEngine::BenchEngine(const Options& options, const ModelOptions& model_optio
     fail_input("prompt, depth and output need a context of ", context, " tokens, found ",
                e.context);
   bytes_.emplace(model.config, bind_tensors(model.config, *model.source, CheckScales::kLater),
-                 ByteCount::Choices{e.head, model_options.draft_head, 4, 4});
+                 ByteCount::Choices{e.head, draft_head_rows(model, model_options, e), 4, 4});
   if (e.draft != 0 && (b.simulate_acceptance > 0 || b.simulate_experts > 0)) {
     simulated_ = true;
     e.simulation = {b.simulate_acceptance, b.simulate_experts,

@@ -9,6 +9,8 @@
 #include "measure/kernels.h"
 #include "measure/show.h"
 
+#include <cstdint>
+
 namespace spk::cli {
 
 int bench_kernels(const Options& options) {
@@ -16,7 +18,8 @@ int bench_kernels(const Options& options) {
   if (!b.plot.empty()) fail_usage("--kernel is a table of its own: expected no --plot");
   if (options.model.backend == "cuda")
     fail_resource("--kernel: expected --backend cpu or auto, found cuda");
-  const EngineOptions engine = engine_options(options.model);
+  EngineOptions engine = engine_options(options.model);
+  engine.device.tiles = UINT64_MAX;  // of all copies, as of the model's own weights
   const OpenedModel model = open_model(options.model);
   const TensorSet tensors = bind_tensors(model.config, *model.source);
   KernelRequest request;

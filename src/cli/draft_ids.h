@@ -16,4 +16,9 @@ namespace spk::cli {
 std::vector<int32_t> draft_ids(int64_t rows, int64_t vocab,
                                const std::optional<std::string>& counts, std::string_view file);
 
+// Rows of a draft head that nobody asked for in numbers: the fewest multiples of 256 that hold
+// 97.5 % of what `counts` counted, or 0 (the target's head) when that is more than half of the
+// vocabulary. Errors as above.
+int64_t frequent_rows(int64_t vocab, std::string_view counts, std::string_view file);
+
 }  // namespace spk::cli

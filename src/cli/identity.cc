@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> run_settings(const ModelOptions
       {"moe", e.device.moe == MoeKernel::kPacked ? "packed" : "plain"},
       {"lm_head", std::string(head_format_name(e.head))},
       {"draft", o.draft},
-      {"draft_head", cat(o.draft_head)},
+      {"draft_head", o.draft_head == kAutoDraftHead ? "auto" : cat(o.draft_head)},
       {"require", o.require},
       {"context", cat(o.context)},
       {"rope_scaling", o.rope_scaling},

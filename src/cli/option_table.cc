@@ -80,8 +80,11 @@ void add_model(Table& t, Options& o) {
             check_draft(s);
             m.draft = s;
           });
-  t.integer("--draft-head", "ROWS", 0, 1 << 20, "rows of the draft head, 0: the target's (0)",
-            [&m](int64_t n) { m.draft_head = n; });
+  t.value("--draft-head", "ROWS|auto",
+          "rows of the draft head, 0: the target's (auto: by token_counts.txt, on a CPU)",
+          [&m](const std::string& s) {
+            m.draft_head = s == "auto" ? kAutoDraftHead : parse_int(s, 0, 1 << 20);
+          });
   t.value("--require", "LIST",
           "refuse to start unless a probe step shows these: moe=packed,lm-head=fp8,draft=3",
           [&m](const std::string& s) {

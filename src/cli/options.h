@@ -41,6 +41,9 @@ struct VerbInfo {
 std::span<const VerbInfo> verbs();
 std::string_view verb_name(Verb verb);
 
+// --draft-head auto: rows by the checkpoint's own counts, where that pays.
+inline constexpr int64_t kAutoDraftHead = -1;
+
 // Which model, and how it is run.
 struct ModelOptions {
   std::string model;  // folder; "": SPARKLING_MODEL, else the embedded ling-nano
@@ -54,9 +57,9 @@ struct ModelOptions {
   int64_t context = 0;
   std::string rope_scaling;
   std::string draft = "auto";
-  std::string lm_head;     // "": what the precision says
-  std::string moe;         // "": what the precision says
-  int64_t draft_head = 0;  // rows; 0: the target's head
+  std::string lm_head;                  // "": what the precision says
+  std::string moe;                      // "": what the precision says
+  int64_t draft_head = kAutoDraftHead;  // rows; 0: the target's head
   std::string require;
 };
 

@@ -40,6 +40,9 @@ std::optional<Tokenizer> load_tokenizer(const OpenedModel& model);
 // What the command line asks of the engine; a verb may change the context or chunk before it starts
 // one.
 EngineOptions engine_options(const ModelOptions& options);
+// Rows of the draft head that these options mean for this model; 0: the target's.
+int64_t draft_head_rows(const OpenedModel& model, const ModelOptions& options,
+                        const EngineOptions& engine_options);
 // Says the engine's notes and, when verbose, plan and memory. Takes the model's source.
 std::unique_ptr<Engine> start_engine(OpenedModel& model, const ModelOptions& options,
                                      const EngineOptions& engine_options,

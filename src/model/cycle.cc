@@ -62,8 +62,7 @@ Cycle::Cycle(const Model& model, Backend& backend, std::span<const LayerState> s
   waiting_ = make(kWaiting + kMaxVerify);
   fed_ = make(1);
   waiting_tokens_.reserve(static_cast<size_t>(waiting_.rows));
-  draft_logits_.resize(static_cast<size_t>(s.vocab));
-  draft_rows_.reserve(static_cast<size_t>(s.vocab));
+  draft_logits_.assign(static_cast<size_t>(s.vocab), -std::numeric_limits<float>::infinity());
 }
 
 double chance_for(double accept_length, int depth) {
@@ -191,12 +190,16 @@ std::span<const float> Cycle::draft_logits(const Rows& hidden) {
   const LmHead& head = drafting_head(model_);
   const Rows out = scratch_.logits.slice_rows(0, 1).slice_cols(0, head.rows());
   backend_.logits(hidden, head, out);
-  backend_.read(out, draft_logits_.data());
-  if (!head.ids().empty()) {
-    draft_rows_.assign(draft_logits_.begin(), draft_logits_.begin() + head.rows());
-    std::fill(draft_logits_.begin(), draft_logits_.end(), -std::numeric_limits<float>::infinity());
-    for (size_t i = 0; i < draft_rows_.size(); ++i) draft_logits_[head.ids()[i]] = draft_rows_[i];
+  const std::span<const int32_t> ids = head.ids();
+  if (ids.empty()) {
+    backend_.read(out, draft_logits_.data());
+    return draft_logits_;
   }
+  // The same ids each time: the others stay what they were made.
+  draft_rows_.resize(ids.size());
+  backend_.read(out, draft_rows_.data());
+  for (size_t i = 0; i < ids.size(); ++i)
+    draft_logits_[static_cast<size_t>(ids[i])] = draft_rows_[i];
   return draft_logits_;
 }
 

@@ -36,6 +36,11 @@ struct Bf16Kernels {
   // As Kernels::matvec, for kFp8 and kFp8Row.
   void (*matvec)(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x, int64_t n,
                  float* const* y, int64_t at);
+  // The same over w.tiles, any n; first and last are multiples of 16, cols of 128. Other bits than
+  // matvec's: a sum runs over blocks of 128 columns in two chains, of even and of odd pairs in the
+  // order of round(), then total = fma(even + odd, scale, total).
+  void (*matvec_tiles)(const Matrix& w, int64_t first, int64_t last, const uint16_t* const* x,
+                       int64_t n, float* const* y, int64_t at);
   // The transpose times rows: y[i][c] = sum over r < rows of w[first + r][c] x[i][r] for columns
   // [from, to). kFp8; first and rows are multiples of 64, from of 128; any n.
   void (*matvec_across)(const Matrix& w, int64_t first, int64_t rows, int64_t from, int64_t to,
@@ -63,6 +68,15 @@ constexpr int64_t bf16_panel_floats(int64_t rows, int64_t cols) {
   const int64_t blocks = (cols + kFp8Block - 1) / kFp8Block;
   return (rows + kLanes - 1) / kLanes * kLanes * (blocks + bf16_size(cols) / 2);
 }
+
+// FP8 codes [rows, cols] in tiles of 16 rows, for matvec_tiles: a register of codes is four columns
+// of a tile, and what it is widened to has a weight row in each lane, so that nothing is left to be
+// added up at the end. In each tile, for every four numbers in the order of round(): bytes 16 q + 2
+// i and the next are the first two of row 4 q + i, those 8 behind them the other two.
+constexpr bool can_tile(int64_t rows, int64_t cols) {
+  return rows % kLanes == 0 && cols % kFp8Block == 0;
+}
+void tile_codes(const uint8_t* codes, int64_t rows, int64_t cols, uint8_t* tiles);
 
 const Bf16Kernels* bf16_avx512();  // null where the target machine lacks it altogether
 // The table that goes with the inner loops `isa` on this processor; null: none.

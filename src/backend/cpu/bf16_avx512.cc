@@ -3,6 +3,7 @@
 #include "backend/cpu/bf16.h"
 #include "backend/cpu/bf16_panels.h"
 #include "backend/cpu/bf16_rows.h"
+#include "backend/cpu/bf16_tiles.h"
 
 #if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
 
@@ -10,8 +11,9 @@ namespace spk::cpu {
 
 const Bf16Kernels* bf16_avx512() {
   using namespace bf16_avx512bf16;
-  static constexpr Bf16Kernels table{"avx512-bf16", round_row,  matvec,       matvec_across,
-                                     panels,        panel_dots, float_panels, float_panels_across};
+  static constexpr Bf16Kernels table{"avx512-bf16", round_row,     matvec,
+                                     matvec_tiles,  matvec_across, panels,
+                                     panel_dots,    float_panels,  float_panels_across};
   return &table;
 }
 

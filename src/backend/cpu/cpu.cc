@@ -37,8 +37,12 @@ Matrix matrix_of(const Weight& w) {
   SPK_CHECK(w.data.handle != nullptr && !w.packed);
   // upload() turned it into floats when it has four bytes a number.
   const bool floats = w.data.bytes == static_cast<size_t>(w.rows * w.cols) * sizeof(float);
-  return {floats ? Format::kF32 : w.format, w.rows, w.cols,
-          static_cast<const uint8_t*>(w.data.handle), static_cast<const uint8_t*>(w.scales.handle)};
+  return {floats ? Format::kF32 : w.format,
+          w.rows,
+          w.cols,
+          static_cast<const uint8_t*>(w.data.handle),
+          static_cast<const uint8_t*>(w.scales.handle),
+          static_cast<const uint8_t*>(w.tiles.handle)};
 }
 
 const float* floats_of(const Weight& w) {
@@ -125,6 +129,7 @@ Weight CpuBackend::upload(const HostTensor& tensor) {
     float* to = floats_.back().floats();
     for (int64_t i = 0; i < scales; ++i) to[i] = scale_at(tensor, i) * kFp8ScaleFactor;
     w.scales = {to, bytes};
+    add_tiles(w);
     return w;
   }
   SPK_CHECK(tensor.scale_type ==
@@ -150,6 +155,22 @@ uint8_t* CpuBackend::slab_bytes(size_t bytes, std::string_view label) {
   uint8_t* at = static_cast<uint8_t*>(slabs_.back().data()) + slab_used_;
   slab_used_ += bytes;
   return at;
+}
+
+// Short rows are multiplied twice as fast in tiles. Prompts and others read the stored form, so
+// tiles are a second copy, which only small models afford.
+void CpuBackend::add_tiles(Weight& w) {
+  constexpr int64_t kMostColumns = 1024;
+  // Where a verb cuts a matrix by heads it cuts whole tiles.
+  const bool whole = shape_.nope % kLanes == 0 && shape_.v_dim % kLanes == 0 &&
+                     (shape_.nope + shape_.rope) % kLanes == 0;
+  if (!bf16_ || !whole || w.cols > kMostColumns || !can_tile(w.rows, w.cols)) return;
+  const auto bytes = static_cast<size_t>(w.rows * w.cols);
+  if (tiles_bytes_ + bytes > options_.tiles || options_.memory != 0) return;
+  tiles_bytes_ += bytes;
+  uint8_t* to = slab_bytes(bytes, w.name);
+  tile_codes(static_cast<const uint8_t*>(w.data.handle), w.rows, w.cols, to);
+  w.tiles = {to, bytes};
 }
 
 Weight CpuBackend::upload_expert(const HostTensor& tensor) {

@@ -136,7 +136,8 @@ class CpuBackend final : public Backend {
     float* state;  // [D, D] of the head
     int64_t state_stride;
     int64_t head;
-    const LayerState* record;  // where a verify pass leaves its rows, else null
+    const LayerState* record;         // where a verify pass leaves its rows, else null
+    const LayerState* record_before;  // and where the one before it left them
   };
   struct Attention {
     const Rows &q_latent, &q, &latent, &z;
@@ -194,13 +195,14 @@ class CpuBackend final : public Backend {
     if (rows > kMaxVerify) return run_each(rows, row_work, fn);
     for (int64_t row = 0; row < rows; ++row) fn(row, 0);
   }
-  // A join costs about 1 us; 16,384 multiply-adds in vector code about as much.
-  static constexpr int64_t kJoinWorth = 1 << 15;
+  // A join costs 0.3 to 2 us, by how far apart the workers' processors are; 32,768 multiply-adds in
+  // vector code, what two workers would save of this much, take about 0.5 us.
+  static constexpr int64_t kJoinWorth = 1 << 16;
 
   // Whether this step's products take matvec (direct) or the panels; decides the bits of a result.
   bool direct(int64_t n) const;
   bool experts_direct(int64_t n) const;
-  // Rows of a task (direct: a multiple of 4, else of kLanes) out of `rows` weight rows of `cols`
+  // Rows of a task (a multiple of kLanes) out of `rows` weight rows of `cols`
   // columns in all.
   int64_t block_rows(int64_t rows, int64_t cols, bool direct) const;
   void multiply(std::span<const Product> products, int64_t n, bool direct);
@@ -221,18 +223,20 @@ class CpuBackend final : public Backend {
   std::span<uint16_t*> round_rows(std::span<const float* const> x, int64_t cols);
   void count(const Weight& w) { counters_.weight_bytes += static_cast<uint64_t>(w.bytes); }
 
-  void kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
-                float* work);
+  void kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t fold, int64_t first,
+                int64_t last, float* work);
   KdaRows kda_rows_of(const Rows& q, const Rows& k, const Rows& v, const Rows& g, const Rows& beta,
                       const Rows& o, const LayerState& state, int64_t head) const;
   int64_t recurrent_floats() const;
   void kda_chunk(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
                  float* work);
   static int64_t kda_chunk_floats(int64_t head_dim);
-  void fold_tail(const LayerState& state, int64_t s, int64_t rows, int64_t first, int64_t n);
+  const float* past_input(const LayerState& state, int64_t s, int64_t index) const;
+  void fold_tail(const LayerState& state, int64_t s, int64_t rows);
+  float* fold_of(const LayerState& state, int64_t head, Fold& f, float* work) const;
   void fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first, int64_t last,
                   float* work);
-  void mix_head(const KdaRows& h, int64_t first, int64_t last, float* work);
+  void mix_head(const KdaRows& h, int64_t fold, int64_t first, int64_t last, float* work);
   void conv_channels(const Rows& x, int64_t s, const Kda& w, const LayerState& state, int64_t first,
                      int64_t n);
   void gate_head(float* f, int64_t head, const Kda& w) const;
@@ -274,7 +278,11 @@ class CpuBackend final : public Backend {
   };
   ExpertsRun prepare_experts(const Rows& h, const Moe& moe, const Ints& ids);
   void round_pairs(const Rows& h, const ExpertsRun& run);
-  void expert_in(const ExpertsRun& run, const Routed& r, int64_t first, int64_t last, int worker);
+  struct ExpertRows {  // rows [first, last) of an expert's gate and up
+    const Routed* expert;
+    int64_t first, last;
+  };
+  void expert_in(const ExpertsRun& run, const ExpertRows& rows, const ExpertRows& next, int worker);
   void gather_pairs(const Rows& h, const Moe& moe, const Ints& ids);
   // Memory for `rows` quantised rows of `cols`, as floats; and those rows in it.
   static int64_t quant_floats(int64_t rows, int64_t cols);
@@ -282,7 +290,7 @@ class CpuBackend final : public Backend {
   void quantise(const float* x, int64_t first, int64_t last, const QuantRow& to) const;
   void quantise_pairs(const Rows& h, float* memory);
   void multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x, int64_t n,
-                       float* const* y, int64_t at, bool few, int worker);
+                       float* const* y, int64_t at, bool few, int worker, const uint8_t* ahead);
   void choose(const float* biased, int32_t* ids);  // groups and top-k over one row of scores
   void choose_few(const float* biased, const float* group_score, int32_t* ids) const;
 
@@ -290,6 +298,7 @@ class CpuBackend final : public Backend {
   void account(size_t bytes, std::string_view label);
   const float* keep_floats(const HostTensor& tensor, bool transpose);
   uint8_t* slab_bytes(size_t bytes, std::string_view label);
+  void add_tiles(Weight& w);
   float* grow(std::vector<Block>& at, size_t& held, int64_t floats, std::string_view label);
   float* shared_floats(int64_t floats);  // one verb at a time
   float* worker_floats(int worker,
@@ -311,6 +320,7 @@ class CpuBackend final : public Backend {
   std::vector<Block> floats_;  // small vectors and FP8 scales as floats
   std::vector<Block> slabs_;   // packed experts
   size_t slab_used_ = 0;       // of the last slab
+  size_t tiles_bytes_ = 0;
   std::vector<Block> shared_, workers_, rounded_;
   size_t shared_bytes_ = 0, workers_bytes_ = 0, rounded_bytes_ = 0;
   int64_t worker_stride_ = 0;  // floats per worker in workers_

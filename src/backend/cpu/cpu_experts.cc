@@ -19,6 +19,22 @@ constexpr int64_t kSumFloats = 128 * 1024;
 // Experts per chosen one, from which an expert's rows are too few for panels.
 constexpr int64_t kDirectFrom = 16;
 
+// Up to so many bytes of a matrix are asked for a whole task ahead: two tasks' worth must stay in
+// the nearest cache.
+constexpr int64_t kAskedBytes = 12 * 1024;
+
+// Rows [first, last) of a matrix that is multiplied next, for PackedProduct; their scales are on
+// their way. Null where memory is not to be asked for them.
+const uint8_t* asked(const Weight& w, int64_t first, int64_t last) {
+  if (!w.packed || (last - first) * w.cols / 2 > kAskedBytes) return nullptr;
+  const PackedMatrix m = packed_of(w);
+  const int64_t tile_scales = m.cols / kGroup * kTileRows;
+  const uint8_t* scales = m.scales + first / kTileRows * tile_scales;
+  for (int64_t at = 0; at < (last - first) / kTileRows * tile_scales; at += 64)
+    __builtin_prefetch(scales + at);
+  return codes_of(m, first);
+}
+
 }  // namespace
 
 // A prompt's chunk brings an expert of a wide model only a few rows, for which making panels costs
@@ -28,8 +44,8 @@ bool CpuBackend::experts_direct(int64_t n) const {
   return direct(n) || shape_.experts > kDirectFrom * shape_.top_k;
 }
 
-// Fills routed_ (used experts, ascending, then the shared one as expert -1), pair_of_[row * top_k +
-// slot] and x_.
+// Fills routed_ (the shared expert as -1, the longest task, then used ones, ascending),
+// pair_of_[row * top_k + slot] and x_.
 void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
   const int64_t n = h.rows, top_k = shape_.top_k;
   const auto experts = static_cast<int64_t>(moe.experts.size());
@@ -41,6 +57,7 @@ void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
       ++pair_start_[static_cast<size_t>(e) + 1];
     }
   routed_.clear();
+  if (moe.shared.gate) routed_.push_back({-1, n * top_k, n});
   for (int64_t e = 0; e < experts; ++e) {
     const auto at = static_cast<size_t>(e);
     const int64_t chosen = pair_start_[at + 1];
@@ -56,7 +73,6 @@ void CpuBackend::gather_pairs(const Rows& h, const Moe& moe, const Ints& ids) {
       x_[static_cast<size_t>(pair)] = row_of(h, i);
     }
   if (!moe.shared.gate) return;
-  routed_.push_back({-1, n * top_k, n});
   for (int64_t i = 0; i < n; ++i) x_[static_cast<size_t>(n * top_k + i)] = row_of(h, i);
 }
 
@@ -99,10 +115,11 @@ void CpuBackend::quantise_pairs(const Rows& h, float* memory) {
 }
 
 void CpuBackend::multiply_expert(const Weight& w, int64_t first, int64_t last, const Inputs& x,
-                                 int64_t n, float* const* y, int64_t at, bool few, int worker) {
+                                 int64_t n, float* const* y, int64_t at, bool few, int worker,
+                                 const uint8_t* ahead) {
   if (w.packed) {
     packed_kernel(packed_, w.cols, w.rows)
-        .product(packed_of(w), first, last, x.quantised, n, y, at);
+        .product(packed_of(w), first, last, x.quantised, n, y, at, ahead);
   } else {
     multiply_block(matrix_of(w), first, last, x, n, y, at, few, worker);
   }
@@ -176,17 +193,28 @@ void CpuBackend::round_pairs(const Rows& h, const ExpertsRun& run) {
   }
 }
 
-// Gate, up and activation of columns [first, last) of one expert, for all its rows.
-void CpuBackend::expert_in(const ExpertsRun& run, const Routed& r, int64_t first, int64_t last,
+// Gate, up and activation of some columns of one expert, for all its rows. An expert of a small
+// model is over before the processor's read-ahead has found it: hence up is asked for while gate is
+// multiplied, and what this worker will probably do next (expert null: nothing) while up is.
+void CpuBackend::expert_in(const ExpertsRun& run, const ExpertRows& rows, const ExpertRows& next,
                            int worker) {
+  const Routed& r = *rows.expert;
+  const int64_t first = rows.first, last = rows.last;
   const Ffn& f = *r.ffn;
   const auto at = static_cast<size_t>(r.first);
   const Inputs in{x_.data() + at, run.rounded ? rounded_pairs_.data() + at : nullptr,
                   run.packed_in ? pair_quant_.data() + at : nullptr};
   float* const* gate = y_.data() + at;
   float* const* up = gate + run.pairs;
-  multiply_expert(f.gate, first, last, in, r.count, gate, first, r.few, worker);
-  multiply_expert(f.up, first, last, in, r.count, up, first, r.few, worker);
+  multiply_expert(f.gate, first, last, in, r.count, gate, first, r.few, worker,
+                  asked(f.up, first, last));
+  const uint8_t* ahead =
+      next.expert ? asked(next.expert->ffn->gate, next.first, next.last) : nullptr;
+  if (ahead && !f.up.packed) {
+    const int64_t bytes = (next.last - next.first) * next.expert->ffn->gate.cols / 2;
+    for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(ahead + byte);
+  }
+  multiply_expert(f.up, first, last, in, r.count, up, first, r.few, worker, ahead);
   for (int64_t i = 0; i < r.count; ++i) {
     kernels_.swiglu(gate[i] + first, up[i] + first, r.limit, last - first);
     const size_t pair = at + static_cast<size_t>(i);
@@ -214,12 +242,18 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
   out_.resize(static_cast<size_t>(run.pairs * team_.size()));
 
   const auto used = static_cast<int64_t>(routed_.size());
-  run_tasks(used * blocks, 2 * run.work, [&](int64_t task, int worker) {
-    // From the back: the shared expert has every row and takes longest, so nobody may begin it
-    // last.
-    const Routed& r = routed_[static_cast<size_t>(used - 1 - task / blocks)];
-    const int64_t first = task % blocks * block, last = std::min(first + block, r.ffn->gate.rows);
-    if (first < last) expert_in(run, r, first, last, worker);
+  const auto rows_of_task = [&](int64_t task) {
+    const Routed& r = routed_[static_cast<size_t>(task / blocks)];
+    const int64_t first = task % blocks * block;
+    return ExpertRows{&r, first, std::min(first + block, r.ffn->gate.rows)};
+  };
+  const int64_t tasks = used * blocks;
+  run_tasks(tasks, 2 * run.work, [&](int64_t task, int worker) {
+    const ExpertRows rows = rows_of_task(task);
+    if (rows.first >= rows.last) return;
+    int64_t ahead = task + team_.size();
+    while (ahead < tasks && rows_of_task(ahead).first >= rows_of_task(ahead).last) ++ahead;
+    expert_in(run, rows, ahead < tasks ? rows_of_task(ahead) : ExpertRows{}, worker);
   });
 
   run_tasks(ceil_div(hidden, columns), run.work, [&](int64_t task, int worker) {
@@ -231,7 +265,8 @@ void CpuBackend::experts(const Rows& h, const Moe& moe, const Ints& ids, const R
       const auto at = static_cast<size_t>(r.first);
       const Inputs in{y_.data() + at, r.rounded ? act_rounded_.data() + at : nullptr,
                       run.packed_out ? act_quant_.data() + at : nullptr};
-      multiply_expert(r.ffn->down, first, last, in, r.count, out_rows + at, 0, r.few, worker);
+      multiply_expert(r.ffn->down, first, last, in, r.count, out_rows + at, 0, r.few, worker,
+                      nullptr);
     }
     for (int64_t i = 0; i < n; ++i) {
       const float* shared = moe.shared.gate ? out_rows[n * top_k + i] : nullptr;

@@ -17,23 +17,25 @@ namespace {
 
 constexpr int64_t kChannelBlock = 128;  // convolution task: 8 cache lines of each row
 constexpr int64_t kExpCost = 16;
-constexpr int64_t kRowVectors = 4;     // of a row in the recurrence: q, k, decay, decayed k
-constexpr int64_t kStateColumns = 64;  // 128 * 64 floats of a state are 32 KiB
+constexpr int64_t kRowVectors = 4;  // of a row in the recurrence: q, k, decay, decayed k
 static_assert(kMaxVerify <= kDirectRows && kMaxVerify <= kRecurrentRows);
-constexpr int64_t kMaxPast = 7;  // convolution taps before the newest, as loops_mix.h allows
+static_assert(kRecurrentRows <= kDirectRows);
 
 }  // namespace
 
-// Moves `rows` recorded inputs of stream s into the tail, for channels [first, first + n).
-void CpuBackend::fold_tail(const LayerState& state, int64_t s, int64_t rows, int64_t first,
-                           int64_t n) {
+// Input `index` of stream s: of the tail, and of what a verify pass recorded behind it.
+const float* CpuBackend::past_input(const LayerState& state, int64_t s, int64_t index) const {
   const int64_t past = shape_.conv_kernel - 1;
-  for (int64_t j = 0; j < past && rows > 0; ++j) {
-    const int64_t from = j + rows;  // index into [tail, records]
-    const float* source = from < past ? row_of(state.conv_tail, s * past + from)
-                                      : row_of(state.record_in, s * kMaxVerify + from - past);
-    std::copy_n(source + first, n, row_of(state.conv_tail, s * past + j) + first);
-  }
+  return index < past ? row_of(state.conv_tail, s * past + index)
+                      : row_of(state.record_in, s * kMaxVerify + index - past);
+}
+
+// Moves `rows` recorded inputs of stream s into the tail.
+void CpuBackend::fold_tail(const LayerState& state, int64_t s, int64_t rows) {
+  const int64_t past = shape_.conv_kernel - 1;
+  for (int64_t j = 0; j < past && rows > 0; ++j)
+    std::copy_n(past_input(state, s, j + rows), state.conv_tail.cols,
+                row_of(state.conv_tail, s * past + j));
 }
 
 void CpuBackend::conv_step(const Rows& q, const Rows& k, const Rows& v, const Kda& w,
@@ -57,25 +59,28 @@ void CpuBackend::conv_channels(const Rows& x, int64_t s, const Kda& w, const Lay
                                int64_t first, int64_t n) {
   const Weight* const taps[3] = {&w.conv_q, &w.conv_k, &w.conv_v};
   const int64_t past = shape_.conv_kernel - 1;
+  SPK_CHECK(past <= kMostPast);
   SPK_DCHECK(x.cols % kLanes == 0 && taps[s]->rows == x.cols && n <= kChannelBlock);
-  fold_tail(state, s, step_.fold, first, n);
-  Conv c{row_of(x, 0),
-         x.rows,
-         x.stride,
-         row_of(state.conv_tail, s * past),
-         state.conv_tail.stride,
-         floats_of(*taps[s]),
-         taps[s]->rows,
-         shape_.conv_kernel};
-  float copy[kMaxPast * kChannelBlock];  // a verify pass leaves the tail as it is
-  if (step_.kind == StepKind::kVerify) {
-    for (int64_t i = 0; i < c.rows; ++i)
-      std::copy_n(row_of(x, i) + first, n, row_of(state.record_in, s * kMaxVerify + i) + first);
-    for (int64_t j = 0; j < past; ++j)
-      std::copy_n(c.tail + j * c.tail_stride + first, n, copy + j * kChannelBlock);
-    c.tail = copy - first;  // conv adds the channel to it
-    c.tail_stride = kChannelBlock;
+  const bool verify = step_.kind == StepKind::kVerify;
+  Conv c{};
+  c.x = row_of(x, 0);
+  c.rows = x.rows;
+  c.stride = x.stride;
+  // The accepted rows of the pass before are not in the tail yet.
+  for (int64_t j = 0; j < past; ++j) c.past[j] = past_input(state, s, j + step_.fold);
+  // A verify pass leaves the tail as it is, but for what was accepted before.
+  if (!verify || step_.fold > 0) {
+    c.tail = row_of(state.conv_tail, s * past);
+    c.tail_stride = state.conv_tail.stride;
+    c.tail_rows = verify ? 0 : x.rows;
   }
+  if (verify) {
+    c.record = row_of(state.record_in, s * kMaxVerify);
+    c.record_stride = state.record_in.stride;
+  }
+  c.taps = floats_of(*taps[s]);
+  c.channels = taps[s]->rows;
+  c.kernel = shape_.conv_kernel;
   kernels_.conv(c, first, first + n);
 }
 
@@ -95,59 +100,50 @@ void CpuBackend::kda_gate(const Rows& f, const Rows& b, const Kda& w) {
 }
 
 // Value columns [first, last) of one head through the recurrence, `rows` of them (at most
-// kRecurrentRows) from `row` on. A tile of columns takes all rows while it is in the nearest cache;
-// a verify pass moves on to a private copy of it. work: recurrent_floats().
-void CpuBackend::kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t first, int64_t last,
-                          float* work) {
+// kRecurrentRows) from `row` on; before them the state takes the records of `fold` rows. A tile of
+// columns takes all rows while it is in the nearest cache; a verify pass moves on in a private copy
+// of it. work: recurrent_floats().
+void CpuBackend::kda_rows(const KdaRows& h, int64_t row, int64_t rows, int64_t fold, int64_t first,
+                          int64_t last, float* work) {
   const int64_t d = shape_.head_dim, at = h.head * d;
-  Delta x[kRecurrentRows];
+  Deltas x;
+  x.state = h.state;
+  x.stride = h.state_stride;
+  x.d = d;
+  x.first = first;
+  x.last = last;
+  x.fold.rows = fold;
+  if (fold > 0) work = fold_of(*h.record_before, h.head, x.fold, work);
+  x.rows = rows;
   for (int64_t i = 0; i < rows; ++i, work += kRowVectors * d) {
     float *q = work, *k = q + d, *alpha = k + d, *decayed_k = alpha + d;
     kernels_.unit(row_of(h.q, row + i) + at, 1.f / std::sqrt(static_cast<float>(d)), d, q);
     kernels_.unit(row_of(h.k, row + i) + at, 1.f, d, k);
     kernels_.exp_of(row_of(h.g, row + i) + at, alpha, d);
-    float* u = nullptr;
-    if (h.record) {
-      u = row_of(h.record->record_u, row + i) + at;
-      // The parts of a head write the same bytes here; each writes its own columns only.
-      std::copy_n(k + first, last - first, row_of(h.record->record_k, row + i) + at + first);
-      std::copy_n(row_of(h.g, row + i) + at + first, last - first,
-                  row_of(h.record->record_g, row + i) + at + first);
-    }
     const float qk = kernels_.dot(q, k, d);
     std::copy_n(k, d, decayed_k);
     kernels_.multiply(alpha, decayed_k, d);
     kernels_.multiply(alpha, q, d);
-    x[i] = {h.state,
-            h.state_stride,
-            h.state,
-            h.state_stride,
-            d,
-            first,
-            last,
-            k,
-            alpha,
-            decayed_k,
-            q,
-            qk,
-            row_of(h.beta, row + i)[h.head],
-            row_of(h.v, row + i) + at,
-            row_of(h.o, row + i) + at,
-            u};
+    x.row[i] = {k,
+                alpha,
+                decayed_k,
+                q,
+                qk,
+                row_of(h.beta, row + i)[h.head],
+                row_of(h.v, row + i) + at,
+                row_of(h.o, row + i) + at,
+                h.record ? row_of(h.record->record_u, row + i) + at : nullptr};
   }
-  for (int64_t c = first; c < last; c += kStateColumns) {
-    const int64_t n = std::min(kStateColumns, last - c);
-    for (int64_t i = 0; i < rows; ++i) {
-      x[i].first = c;
-      x[i].last = c + n;
-      if (h.record) {
-        float* const copy = work - c;  // columns keep their numbers
-        if (i > 0) x[i].from = copy, x[i].from_stride = n;
-        x[i].to = i + 1 < rows ? copy : nullptr;
-        x[i].to_stride = n;
-      }
-      kernels_.delta(x[i]);
-    }
+  x.moving = h.record ? work : nullptr;
+  kernels_.deltas(x);
+  if (!h.record) return;
+  // Not before: the fold reads the records of the pass before from the same places. (u is the
+  // kernel's to write: it has read that of a column by then.) The parts of a head write the same
+  // bytes; each writes its own columns only.
+  for (int64_t i = 0; i < rows; ++i) {
+    std::copy_n(x.row[i].k + first, last - first, row_of(h.record->record_k, row + i) + at + first);
+    std::copy_n(row_of(h.g, row + i) + at + first, last - first,
+                row_of(h.record->record_g, row + i) + at + first);
   }
 }
 
@@ -163,33 +159,48 @@ CpuBackend::KdaRows CpuBackend::kda_rows_of(const Rows& q, const Rows& k, const 
           row_of(state.kda_state, head * shape_.head_dim),
           state.kda_state.stride,
           head,
-          step_.kind == StepKind::kVerify ? &state : nullptr};
+          step_.kind == StepKind::kVerify ? &state : nullptr,
+          &state};
 }
 
 // Memory of kda_rows for one task.
 int64_t CpuBackend::recurrent_floats() const {
-  return shape_.head_dim * (kRowVectors * kRecurrentRows + kStateColumns);
+  return shape_.head_dim * (kMaxVerify + kRowVectors * kRecurrentRows + kStateColumns);
+}
+
+// The records of the first rows of the last verify pass, of one head. work: f.rows * D floats of
+// kMaxVerify * D; returns what is behind them.
+float* CpuBackend::fold_of(const LayerState& state, int64_t head, Fold& f, float* work) const {
+  const int64_t d = shape_.head_dim, at = head * d;
+  for (int64_t i = 0; i < f.rows; ++i) {
+    kernels_.exp_of(row_of(state.record_g, i) + at, work + i * d, d);
+    f.k[i] = row_of(state.record_k, i) + at;
+    f.alpha[i] = work + i * d;
+    f.u[i] = row_of(state.record_u, i) + at;
+  }
+  return work + f.rows * d;
 }
 
 // Value columns [first, last) of one head take `rows` records. work: kMaxVerify * D floats.
 void CpuBackend::fold_state(const LayerState& state, int64_t rows, int64_t head, int64_t first,
                             int64_t last, float* work) {
   if (rows == 0) return;
-  const int64_t d = shape_.head_dim, at = head * d;
-  Fold f{row_of(state.kda_state, at), state.kda_state.stride, d, first, last, rows, {}, {}, {}};
-  for (int64_t i = 0; i < rows; ++i) {
-    kernels_.exp_of(row_of(state.record_g, i) + at, work + i * d, d);
-    f.k[i] = row_of(state.record_k, i) + at;
-    f.alpha[i] = work + i * d;
-    f.u[i] = row_of(state.record_u, i) + at;
-  }
-  kernels_.fold(f);
+  const int64_t d = shape_.head_dim;
+  Deltas x;
+  x.state = row_of(state.kda_state, head * d);
+  x.stride = state.kda_state.stride;
+  x.d = d;
+  x.first = first;
+  x.last = last;
+  x.fold.rows = rows;
+  fold_of(state, head, x.fold, work);
+  kernels_.fold(x);
 }
 
 void CpuBackend::commit(const LayerState& state, int64_t rows) {
   if (!state.kda_state.buffer) return;
   const int64_t d = shape_.head_dim;
-  for (int64_t s = 0; s < 3; ++s) fold_tail(state, s, rows, 0, state.conv_tail.cols);
+  for (int64_t s = 0; s < 3; ++s) fold_tail(state, s, rows);
   reserve_workers(kMaxVerify * d);
   run_tasks(shape_.heads, rows * shape_.heads * d * d, [&](int64_t head, int worker) {
     fold_state(state, rows, head, 0, d, worker_floats(worker, kMaxVerify * d));
@@ -197,7 +208,8 @@ void CpuBackend::commit(const LayerState& state, int64_t rows) {
   counters_.state_bytes += static_cast<uint64_t>(2 * shape_.heads * d * d) * sizeof(float);
 }
 
-void CpuBackend::mix_head(const KdaRows& h, int64_t first, int64_t last, float* work) {
+void CpuBackend::mix_head(const KdaRows& h, int64_t fold, int64_t first, int64_t last,
+                          float* work) {
   const bool chunked = step_.kind == StepKind::kPrefill && h.q.rows > kRecurrentRows;
   for (int64_t row = 0; row < h.q.rows;) {
     const int64_t to_grid = kChunk - (step_.first_position + row) % kChunk;
@@ -205,7 +217,8 @@ void CpuBackend::mix_head(const KdaRows& h, int64_t first, int64_t last, float* 
     if (rows > kRecurrentRows) {
       kda_chunk(h, row, rows, first, last, work);
     } else {
-      kda_rows(h, row, rows, first, last, work);
+      kda_rows(h, row, rows, fold, first, last, work);
+      fold = 0;
     }
     row += rows;
   }
@@ -233,7 +246,7 @@ void CpuBackend::kda_mix(const Rows& q, const Rows& k, const Rows& v, const Rows
   }
   run_tasks(heads * parts, q.rows * heads * d * d * 4, [&](int64_t task, int worker) {
     const int64_t first = task % parts * columns;
-    mix_head(kda_rows_of(q, k, v, g, beta, o, state, task / parts), first, first + columns,
+    mix_head(kda_rows_of(q, k, v, g, beta, o, state, task / parts), 0, first, first + columns,
              worker_floats(worker, recurrent_floats()));
   });
   count_states();
@@ -263,8 +276,7 @@ void CpuBackend::fused_kda(const Kda& w, const LayerState& state, const Scratch&
       for (int64_t c = 0; c < d; c += kChannelBlock)
         conv_channels(*streams[s], s, w, state, at + c, std::min(kChannelBlock, d - c));
     for (int64_t i = 0; i < q.rows; ++i) gate_head(row_of(t.f, i), head, w);
-    fold_state(state, step_.fold, head, 0, d, work);
-    mix_head(kda_rows_of(q, k, v, t.f, t.beta, o, state, head), 0, d, work);
+    mix_head(kda_rows_of(q, k, v, t.f, t.beta, o, state, head), step_.fold, 0, d, work);
     for (int64_t i = 0; i < q.rows; ++i)
       norm_gate_head(row_of(o, i), row_of(t.g, i), head, w.o_norm);
   });

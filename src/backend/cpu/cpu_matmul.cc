@@ -33,7 +33,7 @@ int64_t CpuBackend::block_rows(int64_t rows, int64_t cols, bool direct) const {
   const int64_t weights = direct ? kStreamWeights : kDecodedWeights;
   const int64_t fair = ceil_div(rows, kTasksPerWorker * team_.size());
   const int64_t least = std::min(weights / cols, fair);
-  if (direct) return std::clamp<int64_t>(round_up(least, 4), 4, 256);
+  if (direct) return std::clamp<int64_t>(round_up(least, kLanes), kLanes, 256);
   // Whole tiles of two or four panels, and of equal size where the matrices are.
   return least < kLanes ? kLanes
                         : std::clamp<int64_t>(round_up(least, 2 * kLanes), kLanes, 4 * kLanes);
@@ -71,6 +71,10 @@ int64_t CpuBackend::panel_floats(int64_t rows, int64_t cols) const {
 void CpuBackend::multiply_block(const Matrix& w, int64_t first, int64_t last, const Inputs& in,
                                 int64_t n, float* const* y, int64_t at, bool direct, int worker) {
   const bool rounded = in.rounded && (w.format == Format::kFp8 || w.format == Format::kFp8Row);
+  if (direct && rounded && w.tiles) {
+    SPK_DCHECK(first % kLanes == 0 && last % kLanes == 0);
+    return bf16_->matvec_tiles(w, first, last, in.rounded, n, y, at);
+  }
   if (direct) {
     for (int64_t i = 0; i < n; i += kDirectRows) {
       const int64_t count = std::min<int64_t>(n - i, kDirectRows);
@@ -165,7 +169,7 @@ void CpuBackend::packed_logits(const Rows& hidden, const Weight& w, const Rows& 
   const int64_t block = round_up(block_rows(w.rows, w.cols, true), kTileRows);
   run_tasks(ceil_div(w.rows, block), n * w.rows * w.cols, [&](int64_t task, int) {
     const int64_t first = task * block, last = std::min(first + block, w.rows);
-    kernel.product(packed_of(w), first, last, row_quant_.data(), n, y_.data(), first);
+    kernel.product(packed_of(w), first, last, row_quant_.data(), n, y_.data(), first, nullptr);
   });
 }
 

@@ -96,9 +96,18 @@ void CpuBackend::choose(const float* biased, int32_t* ids) {
     for (int64_t e = g * per_group; e < (g + 1) * per_group; ++e) {
       if (found == top_k && !(biased[e] > biased[ids[top_k - 1]])) continue;
       if (std::isnan(biased[e])) continue;
-      int64_t at = found < top_k ? found++ : top_k - 1;
-      for (; at > 0 && biased[e] > biased[ids[at - 1]]; --at) ids[at] = ids[at - 1];
-      ids[at] = static_cast<int32_t>(e);
+      // Its place is behind all that are not smaller; those behind it move on by one, the last one
+      // out. Again without branches.
+      const int64_t last = found < top_k ? found++ : top_k - 1;
+      auto moving = static_cast<int32_t>(e);
+      bool in = false;
+      for (int64_t at = 0; at < last; ++at) {
+        const int32_t here = ids[at];
+        in |= biased[e] > biased[here];
+        ids[at] = in ? moving : here;
+        moving = in ? here : moving;
+      }
+      ids[last] = moving;
     }
   }
   SPK_CHECK(found == top_k);

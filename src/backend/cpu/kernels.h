@@ -31,15 +31,24 @@ struct Matrix {
   int64_t cols = 0;
   const uint8_t* codes = nullptr;
   const uint8_t* scales = nullptr;
+  const uint8_t* tiles = nullptr;  // the codes once more, as matvec_tiles (bf16.h) reads them
 };
+
+inline constexpr int kMostPast = 15;  // inputs before the newest that a convolution sees
 
 // Causal convolution of one of q, k, v, in place.
 struct Conv {
   float* x;  // [rows, stride]
   int64_t rows;
   int64_t stride;
-  float* tail;  // [kernel - 1, tail_stride], oldest first
+  const float*
+      past[kMostPast];  // [kernel - 1] rows before the first, oldest first, wherever they are
+  float*
+      tail;  // [kernel - 1, tail_stride]: where the rows before the next step's go; null: nowhere
   int64_t tail_stride;
+  int64_t tail_rows;  // of x that the tail takes: all, or none (it then takes the past)
+  float* record;      // [rows, stride]: what x was; null: nobody needs it
+  int64_t record_stride;
   const float* taps;  // [kernel, channels], oldest first (transposed by upload)
   int64_t channels;
   int64_t kernel;
@@ -59,15 +68,17 @@ struct Gemm {
   Accumulate mode;
 };
 
-// One head, one row of the delta rule: state columns [first, last) (multiples of kLanes).
-struct Delta {
-  const float* from;  // the state, [d, from_stride]
-  int64_t from_stride;
-  float* to;  // where the state after this row goes, [d, to_stride]: `from` itself, another place,
-              // or null when nobody needs it
-  int64_t to_stride;
-  int64_t d;
-  int64_t first, last;
+// Rows of a verify pass that were accepted: S <- diag(alpha) S + k u^T for one after the other, the
+// last step of Deltas bit by bit.
+struct Fold {
+  int64_t rows;                     // 0 .. kDirectRows, in order
+  const float* k[kDirectRows];      // [d] each, normalised
+  const float* alpha[kDirectRows];  // [d], decay
+  const float* u[kDirectRows];      // [d]
+};
+
+// One head, one row of the delta rule.
+struct DeltaRow {
   const float* k;          // [d], normalised
   const float* alpha;      // [d], decay
   const float* decayed_k;  // [d]: k times alpha
@@ -97,17 +108,20 @@ struct KdaDecay {
   float* block_decay;          // [d] exp(s of the end)
 };
 
-// One accepted row of a verify pass: S <- diag(alpha) S + k u^T, the last step of Delta bit by bit.
-struct Fold {
+// One head, some rows of the delta rule: state columns [first, last) (multiples of kLanes).
+struct Deltas {
   float* state;  // [d, stride]
   int64_t stride;
   int64_t d;
   int64_t first, last;
-  int64_t rows;                     // 1 .. kDirectRows, in order
-  const float* k[kDirectRows];      // [d] each, normalised
-  const float* alpha[kDirectRows];  // [d]
-  const float* u[kDirectRows];      // [d]
+  Fold fold;  // into the state, before the first row
+  // [d, kStateColumns]: the state moves on here from row to row and is not kept after the last one;
+  // null: it moves on in its own place.
+  float* moving;
+  int64_t rows;  // 1 .. kDirectRows
+  DeltaRow row[kDirectRows];
 };
+inline constexpr int64_t kStateColumns = 64;  // 128 * 64 floats of a state are 32 KiB
 
 // Rows of a table with their weights.
 struct WeightedRows {
@@ -170,8 +184,8 @@ struct Kernels {
   // y = x * (scale / sqrt(x . x + 1e-6))
   void (*unit)(const float* x, float scale, int64_t n, float* y);
   void (*norm_gate)(float* o, const float* w, const float* gate, float eps, int64_t n);
-  void (*delta)(const Delta& d);
-  void (*fold)(const Fold& f);
+  void (*deltas)(const Deltas& d);
+  void (*fold)(const Deltas& d);  // the fold alone
 };
 
 // The tables that this build has; null where the target machine lacks the instruction set

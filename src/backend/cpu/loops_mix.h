@@ -124,24 +124,30 @@ inline void quantise(const float* x, int64_t n, int8_t* q, float* scale, int32_t
   }
 }
 
-// Taps: a constant keeps the taps and the past in registers; 0: as the matrix has them.
+// Taps: a constant keeps the taps and the past in registers; 0: as the matrix has them. The past
+// may lie in rows that the record overwrites: each register of it is read before.
 template <int Taps>
 inline void conv_of(const Conv& c, int64_t first, int64_t last) {
-  constexpr int kMaxTaps = Taps ? Taps : 16;  // what the config allows
+  constexpr int kMaxTaps = Taps ? Taps : kMostPast + 1;
   const int taps = Taps ? Taps : static_cast<int>(c.kernel), past = taps - 1;
   for (int64_t at = first; at < last; at += 16) {
     V16 w[kMaxTaps], in[kMaxTaps];  // in: the current row and those before it, oldest first
     for (int j = 0; j < taps; ++j) w[j] = load(c.taps + j * c.channels + at);
-    for (int j = 0; j < past; ++j) in[j] = load(c.tail + j * c.tail_stride + at);
+    for (int j = 0; j < past; ++j) in[j] = load(c.past[j] + at);
+    const auto leave = [&] {
+      for (int j = 0; j < past; ++j) store(c.tail + j * c.tail_stride + at, in[j]);
+    };
+    if (c.tail && c.tail_rows == 0) leave();
     for (int64_t t = 0; t < c.rows; ++t) {
       float* x = c.x + t * c.stride + at;
       in[past] = load(x);
+      if (c.record) store(c.record + t * c.record_stride + at, in[past]);
       V16 sum = mul(w[0], in[0]);
       for (int j = 1; j < taps; ++j) sum = fma(w[j], in[j], sum);
       store(x, silu16(sum));
       for (int j = 0; j < past; ++j) in[j] = in[j + 1];
     }
-    for (int j = 0; j < past; ++j) store(c.tail + j * c.tail_stride + at, in[j]);
+    if (c.tail && c.tail_rows > 0) leave();
   }
 }
 
@@ -201,66 +207,113 @@ inline void kda_decay(const KdaDecay& b) {
   }
 }
 
-// V registers of state columns. The state is read twice and written once; the second read finds the
-// d x 16 V floats (64 KiB at most) in the nearest caches. o = Sd^T q + u (k . q) with Sd the
-// decayed state; its decay is in the vectors that it meets, which are shorter. The write does the
-// operations of fold_columns, so that a folded record gives the bits of having decoded the row.
+// V registers of state columns through all rows. o = Sd^T q + u (k . q) with Sd the decayed state;
+// its decay is in the vectors that it meets, which are shorter. A row needs its whole u before the
+// state can move on, and the next row meets the state as it moves: R rows take R passes over the
+// d x 16 V floats, and one more where the state is kept. The fold does the operations of a row, so
+// that a folded record gives the bits of having decoded the row.
 template <int V>
-inline void delta_columns(const Delta& x, int64_t at) {
-  V16 seen[V], out[V];
-  for (int v = 0; v < V; ++v) seen[v] = out[v] = zero();
-  for (int64_t i = 0; i < x.d; ++i) {
-    const float* s = x.from + i * x.from_stride + at;
-    const V16 k = set1(x.decayed_k[i]), q = set1(x.decayed_q[i]);
+struct StateColumns {
+  const Deltas& x;
+  int64_t at;
+
+  // The accepted rows of the pass before, on each register of the state while it is at hand.
+  void fold(int64_t i, V16 (&s)[V]) const {
+    for (int64_t r = 0; r < x.fold.rows; ++r) {
+      const V16 a = set1(x.fold.alpha[r][i]), k = set1(x.fold.k[r][i]);
+      for (int v = 0; v < V; ++v) s[v] = fma(k, load(x.fold.u[r] + at + 16 * v), mul(a, s[v]));
+    }
+  }
+  void fold_all() const {
+    for (int64_t i = 0; i < x.d; ++i) {
+      float* p = x.state + i * x.stride + at;
+      V16 s[V];
+      for (int v = 0; v < V; ++v) s[v] = load(p + 16 * v);
+      fold(i, s);
+      for (int v = 0; v < V; ++v) store(p + 16 * v, s[v]);
+    }
+  }
+
+  // What a row sees of the state: `before` brings number i of it.
+  template <typename Before>
+  void row(const DeltaRow& r, V16 (&u)[V], Before&& before) const {
+    V16 seen[V], out[V];
+    for (int v = 0; v < V; ++v) seen[v] = out[v] = zero();
+    for (int64_t i = 0; i < x.d; ++i) {
+      V16 s[V];
+      before(i, s);
+      const V16 k = set1(r.decayed_k[i]), q = set1(r.decayed_q[i]);
+      for (int v = 0; v < V; ++v) {
+        seen[v] = fma(k, s[v], seen[v]);
+        out[v] = fma(q, s[v], out[v]);
+      }
+    }
     for (int v = 0; v < V; ++v) {
-      const V16 state = load(s + 16 * v);
-      seen[v] = fma(k, state, seen[v]);
-      out[v] = fma(q, state, out[v]);
+      u[v] = mul(set1(r.beta), sub(load(r.v + at + 16 * v), seen[v]));
+      store(r.o + at + 16 * v, fma(set1(r.qk), u[v], out[v]));
+      if (r.u) store(r.u + at + 16 * v, u[v]);
     }
   }
-  V16 u[V];
-  for (int v = 0; v < V; ++v) {
-    u[v] = mul(set1(x.beta), sub(load(x.v + at + 16 * v), seen[v]));
-    store(x.o + at + 16 * v, fma(set1(x.qk), u[v], out[v]));
-    if (x.u) store(x.u + at + 16 * v, u[v]);
-  }
-  if (!x.to) return;
-  for (int64_t i = 0; i < x.d; ++i) {
-    const float* from = x.from + i * x.from_stride + at;
-    float* to = x.to + i * x.to_stride + at;
-    const V16 a = set1(x.alpha[i]), ki = set1(x.k[i]);
-    for (int v = 0; v < V; ++v) store(to + 16 * v, fma(ki, u[v], mul(a, load(from + 16 * v))));
-  }
-}
 
-inline void delta(const Delta& d) {
+  // Number i of the state after row r.
+  static void move(const DeltaRow& r, int64_t i, const V16 (&u)[V], const float* from,
+                   V16 (&s)[V]) {
+    const V16 a = set1(r.alpha[i]), k = set1(r.k[i]);
+    for (int v = 0; v < V; ++v) s[v] = fma(k, u[v], mul(a, load(from + 16 * v)));
+  }
+
+  void run() const {
+    V16 u[V];
+    if (x.fold.rows > 0) {
+      row(x.row[0], u, [&](int64_t i, V16(&s)[V]) {
+        float* p = x.state + i * x.stride + at;
+        for (int v = 0; v < V; ++v) s[v] = load(p + 16 * v);
+        fold(i, s);
+        for (int v = 0; v < V; ++v) store(p + 16 * v, s[v]);
+      });
+    } else {
+      row(x.row[0], u, [&](int64_t i, V16(&s)[V]) {
+        const float* p = x.state + i * x.stride + at;
+        for (int v = 0; v < V; ++v) s[v] = load(p + 16 * v);
+      });
+    }
+    const float* from = x.state + at;
+    int64_t from_stride = x.stride;
+    float* const to = x.moving ? x.moving : x.state + at;
+    const int64_t to_stride = x.moving ? 16 * V : x.stride;
+    for (int64_t t = 1; t < x.rows; ++t) {
+      V16 next[V];
+      row(x.row[t], next, [&](int64_t i, V16(&s)[V]) {
+        move(x.row[t - 1], i, u, from + i * from_stride, s);
+        if (x.moving && t + 1 == x.rows) return;
+        for (int v = 0; v < V; ++v) store(to + i * to_stride + 16 * v, s[v]);
+      });
+      for (int v = 0; v < V; ++v) u[v] = next[v];
+      from = to;
+      from_stride = to_stride;
+    }
+    if (x.moving) return;
+    for (int64_t i = 0; i < x.d; ++i) {
+      V16 s[V];
+      move(x.row[x.rows - 1], i, u, from + i * from_stride, s);
+      for (int v = 0; v < V; ++v) store(to + i * to_stride + 16 * v, s[v]);
+    }
+  }
+};
+
+inline void deltas(const Deltas& d) {
   constexpr int64_t V = kWideRegisters ? 4 : 2;
+  static_assert(16 * V <= kStateColumns);
   int64_t at = d.first;
-  for (; at + 16 * V <= d.last; at += 16 * V) delta_columns<V>(d, at);
-  for (; at < d.last; at += 16) delta_columns<1>(d, at);
+  for (; at + 16 * V <= d.last; at += 16 * V) StateColumns<V>{d, at}.run();
+  for (; at < d.last; at += 16) StateColumns<1>{d, at}.run();
 }
 
-// The last step of delta_columns for one row after the other, on each register of the state while
-// it is at hand: the state is read and written once for all rows.
-template <int V>
-inline void fold_columns(const Fold& f, int64_t at) {
-  for (int64_t i = 0; i < f.d; ++i) {
-    float* p = f.state + i * f.stride + at;
-    V16 s[V];
-    for (int v = 0; v < V; ++v) s[v] = load(p + 16 * v);
-    for (int64_t r = 0; r < f.rows; ++r) {
-      const V16 a = set1(f.alpha[r][i]), ki = set1(f.k[r][i]);
-      for (int v = 0; v < V; ++v) s[v] = fma(ki, load(f.u[r] + at + 16 * v), mul(a, s[v]));
-    }
-    for (int v = 0; v < V; ++v) store(p + 16 * v, s[v]);
-  }
-}
-
-inline void fold(const Fold& f) {
+inline void fold(const Deltas& d) {
   constexpr int64_t V = kWideRegisters ? 8 : 4;
-  int64_t at = f.first;
-  for (; at + 16 * V <= f.last; at += 16 * V) fold_columns<V>(f, at);
-  for (; at < f.last; at += 16) fold_columns<1>(f, at);
+  int64_t at = d.first;
+  for (; at + 16 * V <= d.last; at += 16 * V) StateColumns<V>{d, at}.fold_all();
+  for (; at < d.last; at += 16) StateColumns<1>{d, at}.fold_all();
 }
 
 }  // namespace spk::cpu::SPK_ISA

@@ -31,7 +31,7 @@ inline constexpr int64_t kAheadBytes = 2048;
 // One register's rows of a tile times N rows of x. K: columns, 0: those of the matrix.
 template <int64_t K, int N>
 inline void tile_part(const uint8_t* codes, const uint8_t* scales, int64_t groups,
-                      const QuantRow* x, float* const* y, int64_t at) {
+                      const QuantRow* x, float* const* y, int64_t at, int64_t ahead) {
   using F = Lanes::F;
   if constexpr (K != 0) groups = K / kGroup;
   F total[N];
@@ -43,7 +43,7 @@ inline void tile_part(const uint8_t* codes, const uint8_t* scales, int64_t group
     for (int n = 0; n < N; ++n) sum[n].start(x[n].offset + g);
     for (int c = 0; c < 4; ++c) {
       const uint8_t* p = codes + g * kTileGroupBytes + c * 4 * kTileRows;
-      __builtin_prefetch(p + kAheadBytes);
+      __builtin_prefetch(p + ahead);
       const typename Lanes::Codes w(p);
       for (int n = 0; n < N; ++n) {
         sum[n].add(w.low, q[n] + g * kGroup + 8 * c);
@@ -62,45 +62,45 @@ inline void tile_part(const uint8_t* codes, const uint8_t* scales, int64_t group
 
 template <int64_t K, int N>
 inline void tile_rows(const PackedMatrix& w, int64_t tile, const QuantRow* x, float* const* y,
-                      int64_t at) {
+                      int64_t at, int64_t ahead) {
   const int64_t groups = (K != 0 ? K : w.cols) / kGroup;
   const uint8_t* codes = w.codes + tile * groups * kTileGroupBytes;
   const uint8_t* scales = w.scales + tile * groups * kTileRows;
   for (int64_t r = 0; r < kTileRows; r += Lanes::kLanes)
-    tile_part<K, N>(codes + 4 * r, scales + r, groups, x, y, at + r);
+    tile_part<K, N>(codes + 4 * r, scales + r, groups, x, y, at + r, ahead);
 }
 
 // Rows of x in pieces that fit the registers; a tile stays in the nearest cache meanwhile.
 template <int64_t K>
 inline void tile_all(const PackedMatrix& w, int64_t tile, const QuantRow* x, int64_t n,
-                     float* const* y, int64_t at) {
+                     float* const* y, int64_t at, int64_t ahead) {
   static_assert(Lanes::kMostRows == 4 || Lanes::kMostRows == 8);
   while (n >= Lanes::kMostRows) {
-    tile_rows<K, Lanes::kMostRows>(w, tile, x, y, at);
+    tile_rows<K, Lanes::kMostRows>(w, tile, x, y, at, ahead);
     x += Lanes::kMostRows;
     y += Lanes::kMostRows;
     n -= Lanes::kMostRows;
   }
   switch (n) {
     case 1:
-      return tile_rows<K, 1>(w, tile, x, y, at);
+      return tile_rows<K, 1>(w, tile, x, y, at, ahead);
     case 2:
-      return tile_rows<K, 2>(w, tile, x, y, at);
+      return tile_rows<K, 2>(w, tile, x, y, at, ahead);
     case 3:
-      return tile_rows<K, 3>(w, tile, x, y, at);
+      return tile_rows<K, 3>(w, tile, x, y, at, ahead);
     default:
       break;
   }
   if constexpr (Lanes::kMostRows == 8) {
     switch (n) {
       case 4:
-        return tile_rows<K, 4>(w, tile, x, y, at);
+        return tile_rows<K, 4>(w, tile, x, y, at, ahead);
       case 5:
-        return tile_rows<K, 5>(w, tile, x, y, at);
+        return tile_rows<K, 5>(w, tile, x, y, at, ahead);
       case 6:
-        return tile_rows<K, 6>(w, tile, x, y, at);
+        return tile_rows<K, 6>(w, tile, x, y, at, ahead);
       case 7:
-        return tile_rows<K, 7>(w, tile, x, y, at);
+        return tile_rows<K, 7>(w, tile, x, y, at, ahead);
       default:
         break;
     }
@@ -109,9 +109,14 @@ inline void tile_all(const PackedMatrix& w, int64_t tile, const QuantRow* x, int
 
 template <int64_t K>
 void product(const PackedMatrix& w, int64_t first, int64_t last, const QuantRow* x, int64_t n,
-             float* const* y, int64_t at) {
+             float* const* y, int64_t at, const uint8_t* ahead_at) {
+  const int64_t tile_bytes = (K != 0 ? K : w.cols) / kGroup * kTileGroupBytes;
+  const auto address = [](const uint8_t* p) { return reinterpret_cast<intptr_t>(p); };
+  const int64_t ahead = ahead_at
+                            ? address(ahead_at) - address(w.codes + first / kTileRows * tile_bytes)
+                            : kAheadBytes;
   for (int64_t row = first; row < last; row += kTileRows)
-    tile_all<K>(w, row / kTileRows, x, n, y, at + row - first);
+    tile_all<K>(w, row / kTileRows, x, n, y, at + row - first, ahead);
 }
 
 // One kernel a shape of the family's members, in both directions, and one for all others.

@@ -34,7 +34,7 @@ inline constexpr Kernels make_table(std::string_view isa) {
   t.gate = gate;
   t.unit = unit;
   t.norm_gate = norm_gate;
-  t.delta = delta;
+  t.deltas = deltas;
   t.fold = fold;
   return t;
 }

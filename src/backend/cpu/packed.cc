@@ -88,6 +88,20 @@ const PackedKernel& packed_kernel(const PackedKernels& table, int64_t cols, int6
   return table.kernels.back();
 }
 
+void tile_codes(const uint8_t* codes, int64_t rows, int64_t cols, uint8_t* tiles) {
+  SPK_CHECK(can_tile(rows, cols));
+  for (int64_t tile = 0; tile < rows; tile += kLanes)
+    for (int64_t number = 0; number < cols; number += 4, tiles += 4 * kLanes)
+      for (int64_t row = 0; row < kLanes; ++row)
+        for (int64_t i = 0; i < 4; ++i) {
+          const int64_t at = (number + i) % kBf16Columns;  // of a rounded block
+          const int64_t column =
+              number / kBf16Columns * kBf16Columns + 16 * (at % 32 / 8) + 8 * (at / 32) + at % 8;
+          tiles[16 * (row / 4) + 2 * (row % 4) + 8 * (i / 2) + i % 2] =
+              codes[(tile + row) * cols + column];
+        }
+}
+
 void pack_tiles(const HostTensor& tensor, int64_t first, int64_t last, uint8_t* codes,
                 uint8_t* scales) {
   SPK_CHECK(can_pack(tensor.format, tensor.rows, tensor.cols));

@@ -48,9 +48,16 @@ struct QuantRow {
 };
 
 // y[i][at + r - first] = w[r] . x[i] for r in [first, last), multiples of 16, and i in [0, n), any
-// n
+// n. ahead: as many bytes as these rows have, which memory is asked for meanwhile, since the caller
+// knows what comes next (it need not be there); null: the rows themselves, a little further on.
 using PackedProduct = void (*)(const PackedMatrix& w, int64_t first, int64_t last,
-                               const QuantRow* x, int64_t n, float* const* y, int64_t at);
+                               const QuantRow* x, int64_t n, float* const* y, int64_t at,
+                               const uint8_t* ahead);
+
+// Where the codes of a row's tile begin.
+constexpr const uint8_t* codes_of(const PackedMatrix& w, int64_t row) {
+  return w.codes + row / kTileRows * (w.cols / kGroup * kTileGroupBytes);
+}
 
 // One kernel: generated for a shape, so that strides and trip counts are constants, or general.
 struct PackedKernel {
