@@ -254,3 +254,10 @@ def test_a_key_file_is_checked_like_a_key(sparkling, tmp_path):
         file.write_bytes(content)
         done = sparkling("serve", "--api-key-file", file, status=1)
         assert str(file) in done.stderr and expected in done.stderr
+
+
+@pytest.mark.parametrize("option, most", [("--draft", 7), ("--draft-head", 1048576)])
+@pytest.mark.parametrize("value", ["AUTO", "-1", "1.5", "", "99999999"])
+def test_what_may_be_auto_says_so(sparkling, option, most, value):
+    done = sparkling("run", "-p", "x", option, value, status=2)
+    assert f"{option}: expected auto or a whole number from 0 to {most}, found '{value}'" in done.stderr

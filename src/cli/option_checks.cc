@@ -17,9 +17,7 @@ void check_available(const std::string& text, std::span<const std::string_view> 
   fail_usage("'", text, "' is not in this version; available now: ", join_choices(now));
 }
 
-void check_draft(const std::string& text) {
-  if (text != "auto") parse_int(text, 0, 7);
-}
+void check_draft(const std::string& text) { parse_auto_or_int(text, 0, 7); }
 
 void check_require(const std::string& text) {
   constexpr std::array<std::string_view, 3> kKeys = {"moe", "lm-head", "draft"};

@@ -83,7 +83,7 @@ void add_model(Table& t, Options& o) {
   t.value("--draft-head", "ROWS|auto",
           "rows of the draft head, 0: the target's (auto: by token_counts.txt, on a CPU)",
           [&m](const std::string& s) {
-            m.draft_head = s == "auto" ? kAutoDraftHead : parse_int(s, 0, 1 << 20);
+            m.draft_head = parse_auto_or_int(s, 0, 1 << 20).value_or(kAutoDraftHead);
           });
   t.value("--require", "LIST",
           "refuse to start unless a probe step shows these: moe=packed,lm-head=fp8,draft=3",

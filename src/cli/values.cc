@@ -60,19 +60,34 @@ size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-}  // namespace
-
-int64_t parse_int(std::string_view text, int64_t low, int64_t high) {
+std::optional<int64_t> whole_number(std::string_view text, int64_t low, int64_t high) {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || text.empty() || value < low || value > high) {
+  const bool good = error == std::errc() && rest == end && !text.empty();
+  if (!good || value < low || value > high) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<int64_t> parse_auto_or_int(std::string_view text, int64_t low, int64_t high) {
+  if (text == "auto") return std::nullopt;
+  const std::optional<int64_t> value = whole_number(text, low, high);
+  if (!value)
+    fail_usage("expected auto or a whole number from ", low, " to ", high, ", found '", text, "'");
+  return value;
+}
+
+int64_t parse_int(std::string_view text, int64_t low, int64_t high) {
+  const std::optional<int64_t> value = whole_number(text, low, high);
+  if (!value) {
     if (high == std::numeric_limits<int64_t>::max() && low == 0) {
       fail_usage("expected a whole number from 0 to 2^63-1, found '", text, "'");
     }
     fail_usage("expected a whole number from ", low, " to ", high, ", found '", text, "'");
   }
-  return value;
+  return *value;
 }
 
 double parse_real(std::string_view text, double low, double high) {

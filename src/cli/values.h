@@ -19,6 +19,8 @@ namespace spk::cli {
 // The whole text as a number inside [low, high]; Error(kUsage) "expected a whole number from 0 to
 // 7, found 'x'".
 int64_t parse_int(std::string_view text, int64_t low, int64_t high);
+// The same, or nothing for "auto".
+std::optional<int64_t> parse_auto_or_int(std::string_view text, int64_t low, int64_t high);
 double parse_real(std::string_view text, double low, double high);
 
 // "none" and "" are 0; "1048576", "12GiB", "500MB", "80%" (of `machine_bytes`). Units: B, KB..TB,
