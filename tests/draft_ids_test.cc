@@ -25,6 +25,7 @@ std::string counts(int64_t vocab, int64_t frequent, int64_t times) {
 
 TEST(DraftIds, AreTheMostFrequentAscending) {
   EXPECT_EQ(draft_ids(3, 10, "7 9\n2 8\n5 1\n1 1\n", "f"), (std::vector<int32_t>{2, 5, 7}));
+  EXPECT_EQ(draft_ids(2, 10, "5 1\n2 8\n7 9\n", "f"), (std::vector<int32_t>{2, 7}));
   EXPECT_EQ(draft_ids(3, 10, "7 9\n", "f"), (std::vector<int32_t>{0, 1, 7}));
   EXPECT_EQ(draft_ids(2, 10, std::nullopt, "f"), (std::vector<int32_t>{0, 1}));
   EXPECT_THROW(draft_ids(11, 10, std::nullopt, "f"), Error);

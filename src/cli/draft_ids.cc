@@ -25,7 +25,7 @@ std::optional<Count> count_of(std::string_view line) {
   return c;
 }
 
-// All lines, in their order.
+// All lines, the most frequent first; equal ones in their order.
 std::vector<Count> counts_of(std::string_view text, int64_t vocab, std::string_view file) {
   std::vector<bool> taken(static_cast<size_t>(vocab), false);
   std::vector<Count> all;
@@ -42,6 +42,8 @@ std::vector<Count> counts_of(std::string_view text, int64_t vocab, std::string_v
     taken[static_cast<size_t>(c->id)] = true;
     all.push_back(*c);
   }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Count& a, const Count& b) { return a.count > b.count; });
   return all;
 }
 

@@ -80,9 +80,14 @@ void add_plan(Table& t, Options& o) {
             [&p](int64_t n) { p.depth = n; });
   t.choice("--lm-head", {"stored", "fp32", "bf16", "fp8", "mxfp4"}, p.head,
            "format of the output head (fp8)");
-  t.integer("--draft", "N", 0, 7, "drafts a step (3)", [&p](int64_t n) { p.draft = n; });
-  t.integer("--draft-head", "ROWS", 0, 1 << 20, "rows of the draft head, 0: the target's (0)",
-            [&p](int64_t n) { p.draft_head = n; });
+  // "auto", which the environment may hold for the other verbs, is what is said in brackets.
+  t.value("--draft", "N|auto", "drafts a step (3)", [&p](const std::string& s) {
+    if (const auto n = parse_auto_or_int(s, 0, 7)) p.draft = *n;
+  });
+  t.value("--draft-head", "ROWS|auto", "rows of the draft head, 0: the target's (0)",
+          [&p](const std::string& s) {
+            if (const auto n = parse_auto_or_int(s, 0, 1 << 20)) p.draft_head = *n;
+          });
   t.value("--accept-length", "X",
           "tokens a verify pass yields, drafts included (2.68, with one draft 1.68)",
           [&p](const std::string& s) { p.accept_length = parse_real(s, 1, 8); });
