@@ -175,7 +175,8 @@ std::string report_text(const Inspection& m, const Machine& machine) {
   out += tensors_text(m);
   out +=
       cat("\ncache     ", bytes(m.sizes.latent_bytes_per_token_exact), " a token exact, ",
-          bytes(m.sizes.latent_bytes_per_token_fast), " fast; ",
+          bytes(m.sizes.latent_bytes_per_token_fast),
+          " fast, if kept in BF16, which no back end does yet; ",
           bytes(m.cache_bytes(m.config.context)), " for ", m.config.context, " tokens (exact)\n");
   out += cat("state     ", bytes(m.sizes.state_bytes), " recurrent\n");
   const Fit f = fit(m, machine);
