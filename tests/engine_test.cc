@@ -291,14 +291,14 @@ TEST(Engine, CutsOnTheGridChangeNoBit) {
 TEST(Engine, SmallModelsReadPromptsInLongSteps) {
   const auto read = [](const EngineOptions& options) {
     Opened o(options, 9);
-    const std::vector<int32_t> ids = prompt(512, 9);
+    const std::vector<int32_t> ids = prompt(384, 9);
     Engine::LogitsRequest request;
     request.tokens = ids;
     const uint64_t before = o.engine->backend().counters().weight_bytes;
     o.engine->logits(request, [](int64_t, std::span<const float>) {});
     return static_cast<double>(o.engine->backend().counters().weight_bytes - before);
   };
-  EngineOptions options = with(512);
+  EngineOptions options = with(384);
   options.chunk = 256;
   const double twice = read(options);
   options.chunk = 0;

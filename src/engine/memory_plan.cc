@@ -16,12 +16,13 @@ std::string mib(int64_t bytes) {
   return text;
 }
 
-// Twice the rows read and unpack the weights half as often and bring each expert twice the rows: 5
-// % of ling-nano's prompts. Its 512 rows take 18 MiB of the 64 MiB that a model may use beside 15 %
-// of its weights; those of flash would take 160 MiB.
+// More rows read and unpack the weights less often and bring each expert more rows: 5 % of
+// ling-nano's prompts; 512 gain nothing over 384. Those take 14 MiB of the 64 MiB that a model may
+// use beside 15 % of its weights, 8 MiB of which its tiles take (backend.h); those of flash would
+// take 120 MiB.
 int64_t default_chunk(const ModelConfig& config, bool mtp, const EngineOptions& options,
                       size_t real_bytes) {
-  constexpr int64_t kRows = 256, kMany = 512, kSmall = int64_t{20} << 20;
+  constexpr int64_t kRows = 256, kMany = 384, kSmall = int64_t{16} << 20;
   const int64_t bytes = scratch_bytes(
       config.shape, mtp, kMany, head_rows_for(config.shape.vocab, kMany, real_bytes), real_bytes);
   return bytes <= kSmall && options.device.memory == 0 ? kMany : kRows;

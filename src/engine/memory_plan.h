@@ -12,7 +12,7 @@ namespace spk {
 MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
                        const EngineOptions& options, size_t real_bytes);
 
-// Prefill rows of a step when nobody says: 256, and 512 of a model whose activations are small
+// Prefill rows of a step when nobody says: 256, and 384 of a model whose activations are small
 // where memory is not limited.
 int64_t default_chunk(const ModelConfig& config, bool mtp, const EngineOptions& options,
                       size_t real_bytes);
