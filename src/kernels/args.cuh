@@ -451,7 +451,7 @@ struct LayerArgs {
   unsigned long long* totals;
   unsigned long long expert_bytes;
   int feeds, adds;
-  int gate;            // its number among the products
+  int gate;        // its number among the products
   int unused = 0;  // whole loads of 16 bytes
 };
 constexpr int kMostLayers = 64;
