@@ -444,7 +444,7 @@ struct LayerArgs {
   Matrix beta;
   KdaBlockArgs kda;  // b is not looked at
   Product out;
-  NormArgs behind;  // with addition
+  NormArgs behind;  // the addition of o is the output projection's when it feeds on
   Matrix router;
   RouteArgs route;
   ExpertsArgs e;  // items are not looked at

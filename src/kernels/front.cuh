@@ -57,8 +57,7 @@ SPK_DEVICE void norm_row(const NormArgs& a, float* held, float (&sum)[kFrontHeld
   __syncthreads();
 }
 
-// Grid: experts / (T / kWarp); a warp an expert's row. F:
-// format of the router, F32 or BF16.
+// Grid: experts / (T / kWarp); a warp an expert's row. F: format of the router, F32 or BF16.
 template <int F, int T>
 __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs a) {
   static_assert(!kIsScaled<F>, "");

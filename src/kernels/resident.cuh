@@ -1,15 +1,14 @@
 // Layers of a decode step of one row by blocks that stay: one a multiprocessor, for all layers of a
 // launch. What were launches are phases between meetings of all blocks:
 //
-//   norm, q k v f gate | beta, KDA by heads | output projection |
-//   addition, norm, router, shared expert's gate and up | choice, gate and up | down, sum, addition
-//   |
+//   norm, q k v f gate | beta, KDA by heads | output projection, addition |
+//   norm, router, shared expert's gate and up | choice, gate and up | down, sum, addition |
 //
 // A launch costs its start, its first wait for memory and its end; a meeting costs one trip through
 // the L2, and weights are on their way before it. Small work between phases (norms, the choice,
 // quantised rows) every block does for itself, which takes less time than to wait for one that does
-// it for all. Phases are short, so code that is used twice is called, not copied: instructions come
-// from memory too.
+// it for all. Phases are inlined: a call puts what it is given on the stack, which is memory; only
+// the filling of the ring is called.
 //
 // The bits are those of the verbs: the same operations in the same order as rms_norm, tiles,
 // matvec, kda_block, route, the packed experts and expert_sum.

@@ -167,9 +167,8 @@ SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, 
   }
 }
 
-// row = w * norm(x), as rms_norm has it: squares strided over kThreads, butterfly,
-// warps in order. The columns are whole strides of the block. w lies in shared memory. Ends with a
-// barrier.
+// row = w * norm(x), as rms_norm has it: squares strided over kThreads, butterfly, warps in order.
+// The columns are a multiple of kThreads. w lies in shared memory. Ends with a barrier.
 SPK_DEVICE void norm_row(const NormArgs& a, const float* w) {
   SPK_SHARED(float, parts, kWarps);
   float* const row = resident_memory().row;

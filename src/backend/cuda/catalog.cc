@@ -169,11 +169,10 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
     if (packed)
       for (const char* name : {"quantise_rows", "few_items_and_rows"})
         add(specs, plain_kernel("packed", name));
-    if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts))
+    if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts)) {
       add(specs, front_kernel(w.format, gpu::route_threads(static_cast<int>(s.experts))));
-    if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts) && resident &&
-        has_resident(s))
-      add(specs, resident_kernel(s, w.format));
+      if (resident && has_resident(s)) add(specs, resident_kernel(s, w.format));
+    }
     if (contains(w.name, "kv_b_proj")) add(specs, absorb_kernel(w.format));
     if (!routed) add(specs, matmul_kernel(w.format));
   }

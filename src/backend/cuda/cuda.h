@@ -177,7 +177,7 @@ class CudaBackend final : public Backend {
   // first, in front of a resident layer without.
   struct PendingNorm {
     gpu::NormArgs args;
-    Rows x, o, y;
+    Rows y;
     bool adds;
   };
   void launch_norm();
@@ -188,7 +188,7 @@ class CudaBackend final : public Backend {
   // ---- layers by blocks that stay (cuda_resident.cc) ----
   // Layers of one row that no launch has made yet; what the last one waits for.
   enum class Open { kWhole, kExperts, kAddition };
-  bool stays() const;  // the device and the shape admit such layers, and this step is of one row
+  bool stays() const;  // options, device and shape admit such layers; the step is not looked at
   bool hold_first_norm(const Rows& x, const Weight& w, const Rows& y);
   bool resident_kda(const Layer& layer, const LayerState& state, const Scratch& t);
   bool resident_moe(const Moe& w, const Scratch& t);
@@ -200,6 +200,7 @@ class CudaBackend final : public Backend {
   void place_pieces(gpu::LayerArgs& layer, KnownLayers& known);
   gpu::KdaBlockArgs kda_args(const Kda& w, const LayerState& state, const Scratch& t) const;
 
+  // ---- fused layers (cuda_fused.cc) ----
   void fused_kda(const Layer& layer, const LayerState& state, const Scratch& t);
   void fused_moe(const Moe& w, const Scratch& t);
 
@@ -250,7 +251,7 @@ class CudaBackend final : public Backend {
   std::vector<gpu::LayerArgs> resident_;
   Open open_ = Open::kWhole;
   Format resident_router_ = Format::kF32;
-  // Layers as they lie on the device, by the matrix that they begin with; the oldest makes room.
+  // Layers as they lie on the device, by the matrix that they begin with; all go when it is full.
   struct KnownLayer {
     gpu::LayerArgs args;
     DevicePointer at;

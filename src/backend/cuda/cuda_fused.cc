@@ -142,8 +142,6 @@ bool CudaBackend::hold_norm(const Rows& x, const Rows& o, const Weight& w, const
   if (!joins) flush_sum();
   pending_norm_ = PendingNorm{{view_of(x), view_of(o), view_of(y), floats_of(w),
                                static_cast<int>(x.cols), static_cast<float>(shape_.eps)},
-                              x,
-                              o,
                               y,
                               true};
   return true;

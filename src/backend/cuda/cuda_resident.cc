@@ -51,8 +51,6 @@ bool CudaBackend::hold_first_norm(const Rows& x, const Weight& w, const Rows& y)
                                floats_of(w),
                                static_cast<int>(x.cols),
                                static_cast<float>(shape_.eps)},
-                              x,
-                              {},
                               y,
                               false};
   return true;
