@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from server_support import LONG, WEATHER, Server, message_of, read_until, user
+from server_support import LONG, SLOW, WEATHER, Server, message_of, read_until, user
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,9 @@ def test_bad_starts(sparkling, tmp_path, server):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_stopping_drains(how):
-    with Server() as server:
-        sock = server.open_stream("/v1/chat/completions", {**LONG, "max_tokens": 150})
-        read_until(sock, b"reasoning_content")
+    with Server(*SLOW) as server:
+        sock = server.open_stream("/v1/chat/completions", {**LONG, "max_tokens": 40})
+        assert b"[DONE]" not in read_until(sock, b"reasoning_content")
         idle = socket.create_connection(("127.0.0.1", server.port))
         server.process.send_signal(how)
         time.sleep(0.3)

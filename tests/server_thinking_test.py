@@ -162,8 +162,7 @@ def test_as_a_server_flag(sparkling):
 
 def test_stop_thinking_puts_the_end_at_once(server):
     ban = {str(end_of_thinking(server)): -1000}
-    sock = server.open_stream("/v1/chat/completions", {"messages": user(QUESTION), "temperature": 0, "max_tokens": 3000,
-                                                       "logit_bias": ban, "ignore_eos": True})
+    sock = server.open_stream("/v1/chat/completions", {**LONG, "logit_bias": ban})
     text = b""
     while text.count(b"reasoning_content") < 5:
         text += sock.recv(65536)
@@ -205,7 +204,7 @@ def test_stop_thinking_while_waiting_means_no_thinking(server, path, body):
 
 def test_stop_thinking_by_the_id_of_a_message_and_at_odd_times(server):
     ban = {"temperature": 0, "ignore_eos": True, "logit_bias": {str(end_of_thinking(server)): -1000}}
-    body = {"model": "m", "messages": user(QUESTION), "max_tokens": 4000, "thinking": {"type": "enabled"}, **ban}
+    body = {"model": "m", "messages": user(QUESTION), "max_tokens": 60000, "thinking": {"type": "enabled"}, **ban}
     sock = server.open_stream("/v1/messages", body)
     id_ = id_of(read_until(sock, b"thinking_delta"))
     assert stop_thinking(server, id_) == 200

@@ -7,12 +7,12 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
-from chrome import chromium, server, visit  # noqa: F401  (fixtures)
+from chrome import chromium, server, visit, without_end  # noqa: F401  (fixtures)
 from server_support import QUESTION, WEATHER, Server
 
 GREEDY = {"temperature": "0"}
-# Random tokens: thousands of them before one ends the answer, so that it can be watched, stopped and left.
-LONG = {"temperature": "100", "seed": "7", "max_tokens": "30000"}
+# Random tokens, with endless=True thinking that never ends by itself: to be watched, stopped and left, on the fastest machine.
+LONG = {"temperature": "100", "seed": "7", "max_tokens": "60000"}
 LAST = "article.assistant.last"
 DONE = LAST + "[aria-busy=false]"
 TANK = "A tank of Bella holds 91 liters. 36 liters flow in. 13 liters leak out. How many liters are in it in the end?"
@@ -43,7 +43,7 @@ def plain(text):
 
 
 def test_an_answer_streams_and_is_the_servers(server, visit):
-    page = visit(server, settings={**LONG, "max_tokens": "1500"})
+    page = visit(server, settings={**LONG, "max_tokens": "1500"}, endless=True)
     send(page, TANK, wait=False)
     page.wait_for_selector(LAST + "[aria-busy=true] .think:visible")
     page.wait_for_function("() => document.querySelector('article.last .what').textContent === 'Thinking'")
@@ -52,7 +52,7 @@ def test_an_answer_streams_and_is_the_servers(server, visit):
       while (run) { sizes.add(run.node.reasoning.length + run.node.content.length); await new Promise(done => setTimeout(done, 5)); } return sizes.size; }""")
     page.wait_for_selector(DONE)
     assert grown > 5
-    whole = server.chat(TANK, max_tokens=1500, temperature=100, seed=7)["choices"][0]
+    whole = server.chat(TANK, max_tokens=1500, temperature=100, seed=7, **without_end(server))["choices"][0]
     node = page.evaluate("store.path(chat).at(-1)")
     assert (node["content"], node["reasoning"]) == (whole["message"]["content"], whole["message"]["reasoning_content"])
     assert node["finish"] == whole["finish_reason"] and node["usage"]["completion_tokens"] > 100
@@ -84,7 +84,7 @@ def test_the_next_turn_reads_only_what_is_new(server, visit):
 
 
 def test_stop_keeps_what_there_is(server, visit):
-    page = visit(server, settings=LONG)
+    page = visit(server, settings=LONG, endless=True)
     for how in ("button", "escape"):
         send(page, QUESTION, wait=False)
         page.wait_for_function("() => run?.node.reasoning.length > 5")
@@ -97,7 +97,7 @@ def test_stop_keeps_what_there_is(server, visit):
 
 
 def test_answer_now_ends_the_thinking(server, visit):
-    page = visit(server, settings=LONG)
+    page = visit(server, settings=LONG, endless=True)
     send(page, TANK, wait=False)
     page.wait_for_function("() => run?.node.reasoning.length > 3")
     page.click(LAST + " .now")
@@ -106,7 +106,7 @@ def test_answer_now_ends_the_thinking(server, visit):
     page.keyboard.press("Escape")
     page.wait_for_selector(DONE)
     usage, reasoning = page.evaluate("store.path(chat).at(-1).usage"), reasoning_of(page)
-    full = server.chat(TANK, max_tokens=20000, temperature=100, seed=7)["choices"][0]["message"]["reasoning_content"]
+    full = server.chat(TANK, max_tokens=20000, temperature=100, seed=7, **without_end(server))["choices"][0]["message"]["reasoning_content"]
     assert usage is None and 0 < len(reasoning) < len(full) and full.startswith(reasoning.rstrip("\ufffd"))
 
 
@@ -185,7 +185,7 @@ def test_rename_delete_undo_export(server, visit):
 
 
 def test_a_reload_in_the_middle_keeps_the_part(server, visit):
-    page = visit(server, settings=LONG)
+    page = visit(server, settings=LONG, endless=True)
     send(page, QUESTION, wait=False)
     page.wait_for_function("() => Object.values(store.all()[0]?.nodes || {}).some(n => n.running && n.reasoning.length > 5)")
     page.reload()
@@ -229,7 +229,7 @@ def test_server_gone_and_back(visit):
 
 def test_server_gone_in_the_middle_of_an_answer(visit):
     with Server() as server:
-        page = visit(server, settings=LONG)
+        page = visit(server, settings=LONG, endless=True)
         page.expected = ["ERR_"]
         send(page, QUESTION, wait=False)
         page.wait_for_function("() => run?.node.reasoning.length > 5")
@@ -496,7 +496,7 @@ def test_the_panel_shows_the_figures_of_the_answer(drafting, visit):
 
 
 def test_a_running_answer_shows_its_speed(server, visit):
-    page = visit(server, settings=LONG)
+    page = visit(server, settings=LONG, endless=True)
     send(page, "Tell me a story.", wait=False)
     expect(page.locator("#speed-of")).to_have_text("now")
     page.keyboard.press("Escape")
@@ -651,7 +651,7 @@ def test_light_and_dark_follow_the_system_and_can_be_read(server, visit, scheme)
 
 
 def test_reduced_motion_is_respected(server, visit):
-    page = visit(server, settings=LONG, reduced_motion="reduce")
+    page = visit(server, settings=LONG, endless=True, reduced_motion="reduce")
     send(page, QUESTION, wait=False)
     page.wait_for_selector(LAST + "[aria-busy=true]")
     assert page.evaluate("document.getAnimations().length") == 0
