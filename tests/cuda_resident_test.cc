@@ -33,8 +33,8 @@ struct Run {
 };
 
 struct Stack {
-  Stack(const ModelShape& s, int layers, Format router = Format::kBf16)
-      : shape(s), v(s, test::Family::kCuda, MoeKernel::kPacked) {
+  Stack(const ModelShape& s, int layers, int blocks, Format router = Format::kBf16)
+      : shape(s), v(s, test::Family::kCuda, MoeKernel::kPacked, blocks) {
     const int64_t n = s.heads * s.head_dim;
     const auto normal = [&](int64_t, int64_t) { return v.normal(); };
     const auto near_one = [&](int64_t, int64_t) { return 1 + 0.1 * v.normal(); };
@@ -231,25 +231,35 @@ const std::vector<Pass> kPasses = {{StepKind::kDecode, 0}, {StepKind::kVerify, 0
 
 TEST(CudaResident, LayersHaveTheBitsOfTheVerbs) {
   for (const int64_t head_dim : {128, 64}) {
-    Stack stack(layer_shape(head_dim, 4), 3);
+    Stack stack(layer_shape(head_dim, 4), 3, 1);
     expect_same(stack, kPasses, {kBoth, kBoth, kBoth});
   }
 }
 
+// Nine blocks; and more than there are tiles of the output projection and rows of the last product,
+// so that some post nothing there. More layers than memories of what is exchanged.
+TEST(CudaResident, BlocksBesideEachOther) {
+  Stack stack(layer_shape(128, 4), 5, 9);
+  expect_same(stack, kPasses, {kBoth, kBoth, kBoth, kBoth, kBoth});
+  Stack many(layer_shape(128, 4), 5, 36);
+  expect_same(many, {{StepKind::kDecode, 0}, {StepKind::kVerify, 1}},
+              {kBoth, kBoth, kBoth, kBoth, kBoth});
+}
+
 TEST(CudaResident, OtherTapsAndRouters) {
-  Stack stack(layer_shape(128, 2), 1, Format::kF32);
+  Stack stack(layer_shape(128, 2), 1, 8, Format::kF32);
   expect_same(stack, {{StepKind::kDecode, 0}, {StepKind::kVerify, 0}, {StepKind::kDecode, 1}},
               {kBoth});
 }
 
 TEST(CudaResident, HalvesOfLayersBesideVerbs) {
-  Stack stack(layer_shape(128, 4), 4);
+  Stack stack(layer_shape(128, 4), 4, 8);
   expect_same(stack, {{StepKind::kDecode, 0}, {StepKind::kVerify, 0}},
               {kFeed, kMixer, kBoth, kNothing});
 }
 
 TEST(CudaResident, ReplayedRoutes) {
-  Stack stack(layer_shape(128, 4), 2);
+  Stack stack(layer_shape(128, 4), 2, 1);
   expect_same(stack, {{StepKind::kDecode, 0}}, {kBoth, kBoth}, true);
 }
 
@@ -292,12 +302,11 @@ TEST(CudaResident, ListsBringEveryWeightOnce) {
   l.e.shared.gate = matrix(192, 512);
   l.e.shared.up = matrix(192, 512);
   l.e.shared_width = 192;
-  l.e.shared_act = numbers.data();
   l.cut[gpu::kStageIn] = l.cut[gpu::kStageShared] = gpu::cut_tile(512);
   l.cut[gpu::kStageOut] = gpu::cut_tile(4096);
+  const gpu::ExchangePlaces places = gpu::exchange_places(1024, 520, 40, 192, 0);
   for (const int64_t blocks : {1, 5, 132}) {
-    const cuda::PieceLists lists = cuda::list_pieces(l, blocks);
-    EXPECT_EQ(lists.stride % 2, 0);
+    const cuda::PieceLists lists = cuda::list_pieces(l, places, blocks);
     std::map<const unsigned char*, std::pair<int64_t, int>> brought;  // bytes, times
     for (int64_t block = 0; block < blocks; ++block) {
       const gpu::Piece* const list = lists.pieces.data() + block * lists.stride;

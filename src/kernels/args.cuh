@@ -386,7 +386,6 @@ struct PackedArgs {
 };
 
 // ---- resident.cuh: layers of a decode step by blocks that stay ----
-constexpr int kResidentWork = 64 << 10;  // bytes of device memory for scores and inner activations
 constexpr int kResidentThreads = 512;
 constexpr int kResidentTeams = kResidentThreads / kThreads;  // each with a tile of its own
 constexpr int kResidentSlots = 8;                            // of the ring of weights
@@ -418,17 +417,24 @@ constexpr TileCut cut_tile(int cols) {
 // numbers go. A block's pieces of a layer in their order: norm weights, tiles of the first products
 // and of the last, norm weights, the router's rows, tiles of the shared expert's gate and up. In
 // front of them one whose `bytes` is how many there are.
-enum Then : int { kStore, kStoreSigmoid, kAddTo, kActivate };
+enum Then : short {
+  kPost,           // to the other blocks
+  kPostSigmoid,    //
+  kPostActivated,  // of the shared expert
+  kPostSum,        // with the residual
+  kLeave           // to launches behind, as the output projection's
+};
 struct Piece {
   const unsigned char *codes, *scales;
-  float* y;
   int bytes, scale_bytes;
-  int rows;  // of the tile
-  int then;  // what becomes of its numbers
+  int to;  // the first number of the tile, in what a layer exchanges (ExchangePlaces), or its row
+  short rows;  // of the tile
+  short then;  // what becomes of its numbers
 
   bool operator==(const Piece& other) const {
-    return codes == other.codes && scales == other.scales && y == other.y && bytes == other.bytes &&
-           scale_bytes == other.scale_bytes && rows == other.rows && then == other.then;
+    return codes == other.codes && scales == other.scales && bytes == other.bytes &&
+           scale_bytes == other.scale_bytes && to == other.to && rows == other.rows &&
+           then == other.then;
   }
 };
 constexpr int kPieceTable = 64;  // pieces of a layer in shared memory at a time
@@ -438,9 +444,9 @@ enum Stage : int { kStageIn, kStageOut, kStageShared, kStages };  // products by
 struct LayerArgs {
   TileCut cut[kStages];
   const Piece* pieces;  // [blocks, piece_stride]
-  i64 piece_stride;     // even
-  NormArgs before;      // y is not written; w null: x is behind the norm already
-  ProductsArgs in;      // q, k, v, f, gate; x is not looked at
+  i64 piece_stride;
+  NormArgs before;  // y is not written; w null: x is behind the norm already
+  ProductsArgs in;  // q, k, v, f, gate; x is not looked at
   Matrix beta;
   KdaBlockArgs kda;  // b is not looked at
   Product out;
@@ -455,9 +461,49 @@ struct LayerArgs {
   int unused = 0;  // whole loads of 16 bytes
 };
 constexpr int kMostLayers = 64;
+// The bits of a number that has not been posted: a NaN that no operation makes, theirs are
+// 0x7fffffff.
+constexpr unsigned kAbsent = 0xffffffffu;
+// What the blocks hand each other in a layer, as awaited numbers (awaited.cuh): where each vector
+// begins, multiples of four floats. `n`: heads * head_dim.
+struct ExchangePlaces {
+  int products;  // q, k, v, f and the gate's sigmoids: five of n
+  int mixed;     // [n]
+  int residual;  // [hidden] with the mixer's output
+  int scores;    // [experts]
+  int shared;    // [shared_width] the shared expert's inner activations
+  int act;       // [top_k, width] those of the chosen ones
+  int sum;       // [hidden] the residual with the experts' output
+  int floats;    // of all
+};
+constexpr ExchangePlaces exchange_places(int n, int hidden, int experts, int shared_width,
+                                         int act) {
+  ExchangePlaces p{};
+  int used = 0;
+  const auto take = [&used](int count) {
+    const int at = used;
+    used += (count + 3) / 4 * 4;
+    return at;
+  };
+  p.products = take(5 * n);
+  p.mixed = take(n);
+  p.residual = take(hidden);
+  p.scores = take(experts);
+  p.shared = take(shared_width);
+  p.act = take(act);
+  p.sum = take(hidden);
+  p.floats = used;
+  return p;
+}
+// Layers use three memories in turns: one that they write and read, one of the layer before, whose
+// sum is read still, and one that is made absent for the next layer.
+constexpr int kExchangeTurns = 3;
 struct ResidentArgs {
   const LayerArgs* layer[kMostLayers];
-  int* arrived;  // blocks, at all barriers; 0 between launches
+  float* exchange;  // [kExchangeTurns, places.floats]: the memory of `turn` is absent
+  int* turn;        // of the first layer; left as the next launch needs it
+  int* arrived;     // blocks, at all meetings; 0 between launches
+  ExchangePlaces places;
   int count;
   int unused = 0;
 };

@@ -1,14 +1,18 @@
 // Layers of a decode step of one row by blocks that stay: one a multiprocessor, for all layers of a
-// launch. What were launches are phases between meetings of all blocks:
+// launch. What were launches are phases, each of which awaits the numbers of the one before:
 //
 //   norm, q k v f gate | beta, KDA by heads | output projection, addition |
 //   norm, router, shared expert's gate and up | choice, gate and up | down, sum, addition |
 //
-// A launch costs its start, its first wait for memory and its end; a meeting costs one trip through
-// the L2, and weights are on their way before it. Small work between phases (norms, the choice,
-// quantised rows) every block does for itself, which takes less time than to wait for one that does
-// it for all. Phases are inlined: a call puts what it is given on the stack, which is memory; only
-// the filling of the ring is called.
+// A launch costs its start, its first wait for memory and its end, a meeting of all blocks a fence,
+// a counter and a load; an awaited number (awaited.cuh) costs one trip through the L2, and weights
+// are on their way before it. Small work between phases (norms, the choice, quantised rows) every
+// block does for itself, which takes less time than to wait for one that does it for all. Phases
+// are inlined: a call puts what it is given on the stack, which is memory; only the filling of the
+// ring is called.
+//
+// No block may be more than a layer ahead of another, or it would write where that one still reads.
+// So all meet once a layer, about: they arrive in its middle and look for the others at its end.
 //
 // The bits are those of the verbs: the same operations in the same order as rms_norm, tiles,
 // matvec, kda_block, route, the packed experts and expert_sum.
@@ -53,16 +57,17 @@ SPK_DEVICE float row_dot(const unsigned char* row, const float* x, int cols) {
   return warp_sum(sum);
 }
 // Pieces used then.
-SPK_DEVICE int norm_through_ring(int which, const NormArgs& a, int used) {
+SPK_DEVICE int norm_through_ring(int which, const NormArgs& a, const float* x, bool awaits,
+                                 int used) {
   const ResidentMemory m = resident_memory();
   wait_for_piece(m, used);
-  norm_row(a, reinterpret_cast<const float*>(slot_of(m, used)));
+  norm_row(a, x, awaits, reinterpret_cast<const float*>(slot_of(m, used)));
   if (thread_now() < kWarp) fill_ring(which, used + 1, kResidentSlots);
   return used + 1;
 }
 // The router's rows of this block, a warp each; they come through the ring. Pieces used then.
 template <int F>
-SPK_DEVICE int router_scores(int which, int used) {
+SPK_DEVICE int router_scores(int which, int used, float* scores) {
   const ResidentMemory m = resident_memory();
   const LayerArgs& l = m.layers[which];
   const int lane = thread_now() % kWarp, warp = thread_now() / kWarp;
@@ -74,7 +79,7 @@ SPK_DEVICE int router_scores(int which, int used) {
     if (warp < kResidentSlots && expert < experts) {
       wait_for_piece(m, used + warp);
       const float score = row_dot<F>(slot_of(m, used + warp), m.row, l.router.cols);
-      if (lane == 0) l.route.scores.data[expert] = score;
+      if (lane == 0) post(scores + expert, score);
     }
     __syncthreads();
     used += min(kResidentSlots, (experts - first + blocks - 1) / blocks);
@@ -106,6 +111,17 @@ SPK_DEVICE void ask_for_lines(const void* data, int bytes) {
   if (line * kLineBytes < bytes) ask_for_line(static_cast<const char*>(data) + line * kLineBytes);
 }
 
+// This block's share of the memory that the next layer posts to.
+SPK_DEVICE void make_absent(float* memory, int floats) {
+  const int blocks = static_cast<int>(gridDim.x), vectors = floats / 4;
+  const int share = (vectors + blocks - 1) / blocks, first = static_cast<int>(blockIdx.x) * share;
+  const int end = min(first + share, vectors);
+  const uint4 absent{kAbsent, kAbsent, kAbsent, kAbsent};
+#pragma unroll 1
+  for (int i = first + thread_now(); i < end; i += kResidentThreads)
+    reinterpret_cast<uint4*>(memory)[i] = absent;
+}
+
 // Grid: a block a multiprocessor, all running at once; kResidentThreads threads, kResidentShared
 // bytes. F: format of the routers, D: head_dim, K: taps.
 template <int F, int D, int K>
@@ -117,6 +133,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   const auto warp_now = [] { return thread_now() / kWarp; };
   const auto lane_now = [] { return thread_now() % kWarp; };
   const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  const ExchangePlaces& places = a.places;
+  // The thread that meets others for its block: of a warp with less to do than most.
+  const auto meets = [] { return thread_now() == (kResidentWarps - 2) * kWarp; };
   Meeting meeting{a.arrived};
   WarpCopies copies;
   int used = 0;  // pieces of the ring
@@ -137,6 +156,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     fill_ring(0, 0, kResidentSlots);
   }
   wait_for_previous();
+  int turn = *a.turn;
+  const auto turn_behind = [&](int ahead) { return (turn + ahead) % kExchangeTurns; };
+  const auto memory_of = [&](int of) { return a.exchange + of * places.floats; };
 
 #pragma unroll 1
   for (int at = 0; at < a.count; ++at) {
@@ -145,6 +167,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     const ExpertsArgs& e = l.e;
     const KdaBlockArgs& kda = l.kda;
     const bool more = at + 1 < a.count;
+    float* const posted = memory_of(turn);
+    const float* const sum_before = memory_of(turn_behind(kExchangeTurns - 1)) + places.sum;
+    const Exchange tiles_to{posted, at > 0 ? sum_before : l.behind.x.data};
     // ---- norm and the first products ----
     using Mix = ResidentKda<D, K>;
     // Units of KDA: the last blocks, which have fewer tiles, begin.
@@ -152,92 +177,86 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     const auto head_of = [](int unit) { return unit / Mix::kUnits; };
     const auto column_of = [](int unit) { return unit % Mix::kUnits * Mix::kColumns; };
     if (own < units) Mix::read_early(kda, head_of(own), column_of(own));
-    if (at > 0) meeting.wait();
     if (more) fetch_layer(at + 1);
     if (l.before.w) {
-      used = norm_through_ring(which, l.before, used);
+      used =
+          norm_through_ring(which, l.before, at > 0 ? sum_before : l.before.x.data, at > 0, used);
     } else {
       for (int c = thread_now(); c < l.before.cols; c += kResidentThreads)
         m.row[c] = l.before.x.data[c];
       __syncthreads();
     }
-    stage_row(m.row, l.before.cols / kTileStep);
+    stage_row<Made::kOwn>(m.row, l.before.cols / kTileStep);
     __syncthreads();
     if (more && thread_now() == 0) ask_for_list(1 - which);
-    used = run_tiles(which, kStageIn, used);
+    used = run_tiles(which, kStageIn, used, tiles_to, places);
     // ---- KDA ----
-    Mix mix;
-    const bool folds = kda.step->fold > 0;
-    if (folds && own < units) {
-      mix.read_state(kda, head_of(own), column_of(own));
-      mix.fold(kda, head_of(own), column_of(own));
+    const bool alone = blocks == 1;  // it has all units; else a block has one at most
+    if (warp_now() == kResidentWarps - 1)
+#pragma unroll 1
+      for (int unit = own; unit < units; unit += blocks) {
+        const int head = head_of(unit);
+        const float beta =
+            row_dot<kBf16>(l.beta.codes + head * l.beta.row_bytes, m.row, l.beta.cols);
+        if (lane_now() == 0) m.outs[head] = sigmoid(beta);
+      }
+#pragma unroll 1
+    for (int unit = own; unit < units; unit += blocks) {
+      const int head = head_of(unit), column0 = column_of(unit);
+      Mix mix;
+      if (unit != own) Mix::read_early(kda, head, column0);
+      mix.read_state(kda, head, column0);
+      if (kda.step->fold > 0) mix.fold(kda, head, column0);
+      __syncthreads();  // the row is read, where what is shared is kept
+      mix.run(kda, head, column0, m.outs[head], posted + places.products, posted + places.mixed);
+      if (!alone) break;
+      __syncthreads();
+      Mix::write_shared(kda, head, column0);
+      __syncthreads();
     }
-    meeting.arrive();
-    if (own < units) {
-      if (!folds) mix.read_state(kda, head_of(own), column_of(own));
-    } else if (l.feeds) {  // has time
+    if (own >= units && l.feeds) {  // has time
       const int bytes = l.route.experts * static_cast<int>(sizeof(ExpertWeights));
       const int share = (bytes / blocks / kLineBytes + 1) * kLineBytes;
       ask_for_lines(reinterpret_cast<const char*>(e.experts) + block * share,
                     min(share, bytes - block * share));
       ask_for_lines(l.route.bias, l.route.experts * static_cast<int>(sizeof(float)));
     }
-    const auto read_beta = [&](int head) {
-      if (warp_now() != kResidentWarps - 1) return;
-      const float beta = row_dot<kBf16>(l.beta.codes + head * l.beta.row_bytes, m.row, l.beta.cols);
-      if (lane_now() == 0) Mix::memory().beta[0] = sigmoid(beta);
-    };
-    if (own < units) read_beta(head_of(own));
-    meeting.wait();
-    if (own < units) mix.run(kda, head_of(own), column_of(own));
-      // One block, which has all.
-#pragma unroll 1
-    for (int unit = own + blocks; unit < units; unit += blocks) {
-      __syncthreads();
-      Mix::read_early(kda, head_of(unit), column_of(unit));
-      mix.read_state(kda, head_of(unit), column_of(unit));
-      mix.fold(kda, head_of(unit), column_of(unit));
-      read_beta(head_of(unit));
-      __syncthreads();
-      mix.run(kda, head_of(unit), column_of(unit));
-    }
-    meeting.arrive();
+    make_absent(memory_of(turn_behind(1)), places.floats);
+    __syncthreads();
     // ---- output projection ----
-    meeting.wait();
-    Mix::gated_norm(kda, reinterpret_cast<float*>(m.scratch));
+    Mix::gated_norm(kda, posted + places.mixed, posted + places.products + 4 * (kda.heads * D),
+                    reinterpret_cast<float*>(m.scratch));
     __syncthreads();
-    stage_row(reinterpret_cast<float*>(m.scratch), l.out.w.cols / kTileStep);
+    if (own < units && !alone) Mix::write_shared(kda, head_of(own), column_of(own));
+    stage_row<Made::kOwn>(reinterpret_cast<float*>(m.scratch), l.out.w.cols / kTileStep);
     __syncthreads();
-    used = run_tiles(which, kStageOut, used);
-    meeting.arrive();
+    used = run_tiles(which, kStageOut, used, tiles_to, places);
     if (l.feeds) {
       // ---- addition, norm, router, the shared expert's first products ----
-      meeting.wait();
-      used = norm_through_ring(which, l.behind, used);
-      used = router_scores<F>(which, used);
-      meeting.arrive();
+      used = norm_through_ring(which, l.behind, posted + places.residual, true, used);
+      if (more && meets()) meeting.arrive();
+      used = router_scores<F>(which, used, posted + places.scores);
       constexpr int kQuantise = 6;  // warps; the others stage
-      quantise_groups(m.row, e.hidden / kQuantGroup, m.quantised.codes, m.quantised.groups, 0,
-                      kQuantise);
-      stage_row(m.row, e.hidden / kTileStep, kQuantise, kResidentWarps - kQuantise);
+      quantise_groups<Made::kOwn>(m.row, e.hidden / kQuantGroup, m.quantised.codes,
+                                  m.quantised.groups, 0, kQuantise);
+      stage_row<Made::kOwn>(m.row, e.hidden / kTileStep, kQuantise, kResidentWarps - kQuantise);
       __syncthreads();
-      used = run_tiles(which, kStageShared, used);
+      used = run_tiles(which, kStageShared, used, tiles_to, places);
       // ---- the choice, gate and up ----
       const float bias = bias_of(l.route);
       const DownRows down(e);
-      meeting.wait();
+      const float score =
+          thread_now() < l.route.experts ? awaited(posted + places.scores + thread_now()) : 0.f;
       const RouteMemory choice = route_memory(reinterpret_cast<float4*>(m.scratch));
-      choose_row(l.route, bias, 0, m.slots, choice);
+      choose_row(l.route, score, bias, 0, m.slots, choice);
       int row = down.first, rows = down.rows_at(row);
       const unsigned char* source = down.source(e, rows);
-      experts_up(e, copies);
+      experts_up(e, copies, posted + places.act);
       // The next layer's pieces begin in the slots that the last product leaves free.
       const int taken = min(down.slots(e), kResidentSlots);
       used += (taken - used % kResidentSlots + kResidentSlots) % kResidentSlots;
-      if (warp_now() == kResidentWarps - 1) {
-        weigh_row(l.route, m.slots, choice, m.weights);
-      }
-      meeting.arrive();
+      if (warp_now() == kResidentWarps - 1) weigh_row(l.route, m.slots, choice, m.weights);
+      __syncthreads();
       // ---- down, sum, addition ----
       if (rows > 0) down.ask(e, row, rows, source);
       if (more && warp_now() == 0) {
@@ -245,15 +264,18 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
         fill_ring(1 - which, used, kResidentSlots - taken);
       }
       // Of the second warp, whose lanes add.
-      const int column = warp_now() == 1 && lane_now() < rows ? row + lane_now() : down.first;
-      float before = l.behind.x.data[column];
-      meeting.wait();
+      const float* const residual = posted + places.residual;
+      float before = warp_now() == 1 && lane_now() < rows ? look(residual + row + lane_now()) : 0.f;
       QuantRows act;
       act.codes = reinterpret_cast<signed char*>(m.scratch);
       act.groups = reinterpret_cast<unsigned*>(m.scratch + e.top_k * e.width);
       act.cols = e.width;
-      stage_row(e.shared_act, e.shared_width / kTileStep);
-      quantise_groups(e.act, e.top_k * e.width / kQuantGroup, act.codes, act.groups);
+      constexpr int kStage = 4;  // warps, the last ones; the others quantise
+      if (more && meets()) meeting.wait();
+      stage_row<Made::kAwaited>(posted + places.shared, e.shared_width / kTileStep,
+                                kResidentWarps - kStage, kStage);
+      quantise_groups<Made::kAwaited>(posted + places.act, e.top_k * e.width / kQuantGroup,
+                                      act.codes, act.groups, 0, kResidentWarps - kStage);
       __syncthreads();
 #pragma unroll 1
       while (rows > 0) {
@@ -266,7 +288,11 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
             sum = fmaf(m.weights[k], m.outs[k * kResidentDown + lane_now()], sum);
           sum += number_of(m.parts + lane_now() / kTileGroup * (kWarps * kTileGroup),
                            lane_now() % kTileGroup);
-          (l.adds ? l.behind.x : l.behind.o).data[row + lane_now()] = l.adds ? before + sum : sum;
+          if (l.adds) sum = before + sum;
+          if (more)
+            post(posted + places.sum + row + lane_now(), sum);
+          else
+            (l.adds ? l.behind.x : l.behind.o).data[row + lane_now()] = sum;
         }
         row += kResidentDown;
         rows = down.rows_at(row);
@@ -274,7 +300,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
         __syncthreads();
         source = down.source(e, rows);
         down.ask(e, row, rows, source);
-        if (warp_now() == 1 && lane_now() < rows) before = l.behind.x.data[row + lane_now()];
+        if (warp_now() == 1 && lane_now() < rows) before = look(residual + row + lane_now());
         __syncthreads();  // the scales
       }
       if (block == 0) {
@@ -282,11 +308,12 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
         if (thread_now() < e.top_k) l.route.weights.data[thread_now()] = m.weights[thread_now()];
       }
       if (more && warp_now() == 0) fill_ring(1 - which, used, kResidentSlots);
-      if (more) meeting.arrive();
     }
+    turn = turn_behind(1);
+    __syncthreads();
   }
   let_next_start();
-  meeting.leave();
+  if (meets() && meeting.leave()) *a.turn = turn;
 #endif
 }
 

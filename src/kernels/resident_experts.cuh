@@ -79,7 +79,7 @@ struct UpChunks {
           codes ? code_bytes : scale_bytes, arrival);
   }
 };
-SPK_DEVICE void experts_up(const ExpertsArgs& e, WarpCopies& copies) {
+SPK_DEVICE void experts_up(const ExpertsArgs& e, WarpCopies& copies, float* act) {
   const ResidentMemory m = resident_memory();
   QuantRows x = m.quantised;
   x.cols = e.hidden;
@@ -97,7 +97,7 @@ SPK_DEVICE void experts_up(const ExpertsArgs& e, WarpCopies& copies) {
     float sum[2][1];
     dots_in_memory<2>({at, up}, {at + chunks.code_bytes, up + chunks.code_bytes}, x, 0, sum);
     if (lane % kRowLanes == 0)
-      e.act[chunk * kResidentQuad + lane / kRowLanes] = activate(sum[0][0], sum[1][0], e.limit);
+      post(act + chunk * kResidentQuad + lane / kRowLanes, activate(sum[0][0], sum[1][0], e.limit));
     __syncwarp();  // before the next copies
   }
 }

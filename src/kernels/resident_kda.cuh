@@ -25,18 +25,16 @@ struct ResidentKda {
     float *q, *k, *alpha;  // [D]
     float* v;              // [kColumns]
     float* parts;          // [kKdaSlices, kColumns]
-    float* beta;
-    float* early;  // of each thread: taps and past inputs, or a and dt_bias
+    float* early;          // of each thread: taps and past inputs, or a and dt_bias
   };
   static constexpr int kEarly = K + kPast;
-  static_assert((3 * D + kColumns * (1 + kKdaSlices) + 4 + kEarly * kResidentThreads) * 4 <=
+  static_assert((3 * D + kColumns * (1 + kKdaSlices) + kEarly * kResidentThreads) * 4 <=
                     kResidentScratch,
                 "");
   static SPK_DEVICE Memory memory() {
     float* const at = reinterpret_cast<float*>(resident_memory().scratch);
     float *const v = at + 3 * D, *const parts = v + kColumns;
-    float* const beta = parts + kKdaSlices * kColumns;
-    return {at, at + D, at + 2 * D, v, parts, beta, beta + 4};
+    return {at, at + D, at + 2 * D, v, parts, parts + kKdaSlices * kColumns};
   }
 
   enum Kind : int { kQ, kK, kF, kV };
@@ -47,9 +45,17 @@ struct ResidentKda {
   static SPK_DEVICE bool has_channel() { return thread_now() < 3 * D + kColumns; }
   // Of the convolution's streams q, k, v.
   static SPK_DEVICE int stream_of(int kind) { return kind == kV ? 2 : kind; }
-  // What blocks of one head share is written by the last of them, when all have read it: they read
-  // before a meeting and write behind it, or are one block.
-  static SPK_DEVICE bool writes(int column0) { return kind_now() == kV || column0 + kColumns == D; }
+  // What blocks of one head share (tails, records of inputs, keys and gates) is written by the last
+  // of them, when all have read it: it keeps what it will write until it has seen the outputs of
+  // all, which they make behind their reading. One block that has all units reads them first.
+  static SPK_DEVICE bool writes(int column0) {
+    return has_channel() && (kind_now() == kV || column0 + kColumns == D);
+  }
+  // Of each thread, in the row that the norm left: past inputs, then its own input or its gate,
+  // then its key.
+  static constexpr int kKept = kPast + 2;
+  static_assert(kKept * kResidentThreads * 4 <= kResidentRow, "");
+  static SPK_DEVICE float* kept() { return resident_memory().row + thread_now(); }
 
   static SPK_DEVICE void read_early(const KdaBlockArgs& a, int head, int column0) {
     if (!has_channel()) return;
@@ -101,38 +107,28 @@ struct ResidentKda {
     __syncthreads();
   }
 
-  // Behind read_early, read_state, fold and m.beta, which is the caller's, and a barrier. The
-  // outputs go to a.o.
-  SPK_DEVICE void run(const KdaBlockArgs& a, int head, int column0) {
+  // Behind read_early, read_state, fold and a barrier. Awaits the head's products, of those of all
+  // heads, and posts its outputs. Leaves what write_shared() writes, behind a barrier too.
+  SPK_DEVICE void run(const KdaBlockArgs& a, int head, int column0, float beta,
+                      const float* products, float* mixed) {
     const Memory m = memory();
     const int t = thread_now(), slice = t / kColumns, column = column0 + t % kColumns;
     const bool verify = a.step->verify != 0;
+    float own = 0.f;  // of streams their input, of f the gate
     if (has_channel()) {
       const int kind = kind_now(), channel = channel_now(head, column0);
+      const int product = kind == kF ? 3 : stream_of(kind);
       const float* const early = m.early + t;
+      own = awaited(products + product * (a.heads * D) + channel);
       if (kind == kF) {
-        const float by = expf(early[0]), f = a.f.data[channel];
-        const float g = a.lower_bound * sigmoid(by * (f + early[kResidentThreads]));
-        m.alpha[t % D] = expf(g);
-        if (verify && writes(column0)) row_at(a.record_g, 0)[channel] = g;
+        own = a.lower_bound * sigmoid(expf(early[0]) * (own + early[kResidentThreads]));
+        m.alpha[t % D] = expf(own);
       } else {
-        const float own = (kind == kQ ? a.x[0] : kind == kK ? a.x[1] : a.x[2]).data[channel];
         float sum = early[(K - 1) * kResidentThreads] * own;
 #pragma unroll
         for (int j = 0; j < kPast; ++j)
           sum = fmaf(early[j * kResidentThreads], early[(K + j) * kResidentThreads], sum);
         (kind == kQ ? m.q : kind == kK ? m.k : m.v)[t % D] = silu(sum);
-        if (writes(column0)) {
-          const int stream = stream_of(kind);
-          if (verify) row_at(a.record_in, stream * kMaxVerifyRows)[channel] = own;
-            // A verify pass leaves the folded tail, any other the inputs of its own last rows.
-#pragma unroll
-          for (int j = 0; j < kPast; ++j) {
-            const int from = verify ? j : j + 1;
-            row_at(a.tail, stream * kPast + j)[channel] =
-                from < kPast ? early[(K + from) * kResidentThreads] : own;
-          }
-        }
       }
     }
     __syncthreads();
@@ -140,8 +136,12 @@ struct ResidentKda {
       const bool is_k = t >= kWarp;
       float* const y = is_k ? m.k : m.q;
       unit_vector<D>(y, is_k ? 1.f : 1.f / sqrtf(static_cast<float>(D)), y);
-      if (verify && is_k && column0 + kColumns == D)  // a lane reads what it wrote itself
-        for (int at = t % kWarp; at < D; at += kWarp) row_at(a.record_k, 0)[head * D + at] = y[at];
+    }
+    if (writes(column0)) {
+#pragma unroll
+      for (int j = 0; j < kPast; ++j)
+        kept()[j * kResidentThreads] = m.early[(K + j) * kResidentThreads + t];
+      kept()[kPast * kResidentThreads] = own;
     }
     float* const state = a.state + static_cast<i64>(head * D + slice * kKeys) * D + column;
     if (verify && a.step->fold > 0) {
@@ -149,6 +149,7 @@ struct ResidentKda {
       for (int j = 0; j < kKeys; ++j) state[j * D] = s[j];
     }
     __syncthreads();
+    if (writes(column0) && kind_now() == kK) kept()[(kPast + 1) * kResidentThreads] = m.k[t % D];
     const float* const k = m.k + slice * kKeys;
     float seen = 0.f;
 #pragma unroll
@@ -161,7 +162,7 @@ struct ResidentKda {
     }
     m.parts[t] = seen;
     __syncthreads();
-    const float u = m.beta[0] * (m.v[t % kColumns] - slices_of(m.parts, t % kColumns));
+    const float u = beta * (m.v[t % kColumns] - slices_of(m.parts, t % kColumns));
     float out = 0.f;
 #pragma unroll
     for (int j = 0; j < kKeys / 4; ++j) {
@@ -180,12 +181,30 @@ struct ResidentKda {
       for (int j = 0; j < kKeys; ++j) state[j * D] = s[j];
     }
     __syncthreads();
-    if (slice == 0) a.o.data[head * D + column] = slices_of(m.parts, t);
+    if (slice == 0) post(mixed + head * D + column, slices_of(m.parts, t));
+  }
+  static SPK_DEVICE void write_shared(const KdaBlockArgs& a, int head, int column0) {
+    if (!writes(column0)) return;
+    const bool verify = a.step->verify != 0;
+    const int kind = kind_now(), channel = channel_now(head, column0), stream = stream_of(kind);
+    const float* const from = kept();
+    const float own = from[kPast * kResidentThreads];
+    if (kind == kF) {
+      if (verify) row_at(a.record_g, 0)[channel] = own;
+      return;
+    }
+    if (verify) row_at(a.record_in, stream * kMaxVerifyRows)[channel] = own;
+    if (verify && kind == kK) row_at(a.record_k, 0)[channel] = from[(kPast + 1) * kResidentThreads];
+      // A verify pass leaves the folded tail, any other the inputs of its own last rows.
+#pragma unroll
+    for (int j = 0; j < kPast; ++j)
+      row_at(a.tail, stream * kPast + j)[channel] = from[(verify ? j : j + 1) * kResidentThreads];
   }
 
-  // y = norm of each head of a.o, gated, as norm_gate has it; a.gate holds sigmoids. By all warps,
-  // without a barrier.
-  static SPK_DEVICE void gated_norm(const KdaBlockArgs& a, float* y) {
+  // y = norm of each head of `mixed`, gated, as norm_gate has it; `gate` holds sigmoids. Both are
+  // awaited. By all warps, without a barrier.
+  static SPK_DEVICE void gated_norm(const KdaBlockArgs& a, const float* mixed, const float* gates,
+                                    float* y) {
     const int lane = thread_now() % kWarp;
     constexpr int kPer = D / kWarp, kAtOnce = 2;  // heads, whose loads go together
 #pragma unroll 1
@@ -193,15 +212,25 @@ struct ResidentKda {
       float value[kAtOnce][kPer], gate[kAtOnce][kPer], w[kPer];
 #pragma unroll
       for (int j = 0; j < kPer; ++j) w[j] = a.o_norm[j * kWarp + lane];
+      const auto load = [&](const float* from, float(&to)[kAtOnce][kPer]) {
+        bool there = true;
 #pragma unroll
-      for (int h = 0; h < kAtOnce; ++h) {
-        const int at = min(first + h * kResidentWarps, a.heads - 1) * D + lane;
+        for (int h = 0; h < kAtOnce; ++h) {
+          const int at = min(first + h * kResidentWarps, a.heads - 1) * D + lane;
 #pragma unroll
-        for (int j = 0; j < kPer; ++j) {
-          value[h][j] = a.o.data[at + j * kWarp];
-          gate[h][j] = a.gate.data[at + j * kWarp];
+          for (int j = 0; j < kPer; ++j) {
+            to[h][j] = look(from + at + j * kWarp);
+            there = there && is_there(to[h][j]);
+          }
         }
-      }
+        return there;
+      };
+      bool has_gates = false;
+      look_until([&] {
+        if (!has_gates) has_gates = load(gates, gate);
+        const bool has_values = load(mixed, value);
+        return has_gates && has_values;
+      });
 #pragma unroll
       for (int h = 0; h < kAtOnce; ++h) {
         const int head = first + h * kResidentWarps;

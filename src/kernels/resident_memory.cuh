@@ -4,6 +4,7 @@
 // needs no arguments for them.
 #pragma once
 
+#include "kernels/awaited.cuh"
 #include "kernels/packed.cuh"
 #include "kernels/ring.cuh"
 
@@ -82,7 +83,10 @@ SPK_DEVICE void wait_for_piece(const ResidentMemory& m, int number) {
 }
 
 // ---- rows of activations, by the `warps` warps from `first_warp` on, without a barrier ----
-// x, anywhere, as halves.
+// Own: what this block made itself, shared memory; awaited: what all made (awaited.cuh).
+enum class Made { kOwn, kAwaited };
+// x as halves.
+template <Made M>
 SPK_DEVICE void stage_row(const float* x, int steps, int first_warp = 0,
                           int warps = kResidentWarps) {
   constexpr int kAtOnce = 3;
@@ -93,11 +97,18 @@ SPK_DEVICE void stage_row(const float* x, int steps, int first_warp = 0,
 #pragma unroll 1
   for (int first = warp; first < steps; first += warps * kAtOnce) {
     float2 v[kAtOnce];
+    const auto load = [&] {
+      bool there = true;
 #pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      const int step = min(first + k * warps, steps - 1);
-      v[k] = *reinterpret_cast<const float2*>(x + step * kTileStep + 2 * lane);
-    }
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int step = min(first + k * warps, steps - 1);
+        const auto* const at = reinterpret_cast<const float2*>(x + step * kTileStep) + lane;
+        v[k] = M == Made::kAwaited ? look(at) : *at;
+        if (M == Made::kAwaited) there = there && is_there(v[k]);
+      }
+      return there;
+    };
+    look_until(load);
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
       const int step = first + k * warps;
@@ -120,6 +131,7 @@ SPK_DEVICE void stage_row(const float* x, int steps, int first_warp = 0,
 
 // Groups of x, one behind the other and aligned to 16 bytes, as quantise_group makes them: eight
 // lanes a group, four columns a lane, because a group a warp waits for its reductions.
+template <Made M>
 SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, unsigned* words,
                                 int first_warp = 0, int warps = kResidentWarps) {
   constexpr int kLanes = 8, kAtOnce = kWarp / kLanes;
@@ -128,12 +140,20 @@ SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, 
   if (warp < 0 || warp >= warps) return;
   const auto load = [&](int first) {
     const int group = min(first + lane / kLanes, groups - 1);
-    return reinterpret_cast<const float4*>(x)[group * kLanes + lane % kLanes];
+    const float4* const at = reinterpret_cast<const float4*>(x) + group * kLanes + lane % kLanes;
+    return M == Made::kAwaited ? look(at) : *at;
   };
   float4 v = load(warp * kAtOnce);
 #pragma unroll 1
   for (int first = warp * kAtOnce; first < groups; first += warps * kAtOnce) {
-    const float4 next = load(first + warps * kAtOnce);
+    float4 next = load(first + warps * kAtOnce);
+    if (M == Made::kAwaited)
+      look_until([&] {
+        if (is_there(v)) return true;
+        v = load(first);
+        next = load(first + warps * kAtOnce);  // together: they were made together
+        return is_there(v);
+      });
     const float of[4] = {v.x, v.y, v.z, v.w};
     unsigned largest = 0;
 #pragma unroll
@@ -168,8 +188,9 @@ SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, 
 }
 
 // row = w * norm(x), as rms_norm has it: squares strided over kThreads, butterfly, warps in order.
-// The columns are a multiple of kThreads. w lies in shared memory. Ends with a barrier.
-SPK_DEVICE void norm_row(const NormArgs& a, const float* w) {
+// The columns are a multiple of kThreads. w lies in shared memory; x is awaited, or from launches
+// before. Ends with a barrier.
+SPK_DEVICE void norm_row(const NormArgs& a, const float* x, bool awaits, const float* w) {
   SPK_SHARED(float, parts, kWarps);
   float* const row = resident_memory().row;
   const int t = thread_now(), cols = a.cols;
@@ -177,9 +198,16 @@ SPK_DEVICE void norm_row(const NormArgs& a, const float* w) {
   // the whole kernel.
   float value[kFrontHeld] = {};
   if (t < kThreads) {
+    look_until([&] {
+      bool there = true;
 #pragma unroll
-    for (int j = 0; j < kFrontHeld; ++j)
-      if (j * kThreads < cols) value[j] = a.x.data[t + j * kThreads];
+      for (int j = 0; j < kFrontHeld; ++j)
+        if (j * kThreads < cols) {
+          value[j] = look(x + t + j * kThreads);
+          there = there && is_there(value[j]);
+        }
+      return there || !awaits;
+    });
     float squares = 0.f;
 #pragma unroll
     for (int j = 0; j < kFrontHeld; ++j) squares = fmaf(value[j], value[j], squares);

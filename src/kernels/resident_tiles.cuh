@@ -126,9 +126,17 @@ SPK_DEVICE void tile_part(const unsigned char* upper, const unsigned char* lower
 // Row r of a tile: warps in order.
 SPK_DEVICE float number_of(const float* parts, int r) { return sum_of_parts<1>(parts, r, 0); }
 
+// What tiles of this layer post to, and the residual in front of it: of launches before, or of the
+// layer before, which is there, because its norm has been made.
+struct Exchange {
+  float* now;
+  const float* residual;
+};
+
 // All tiles of this block in one stage of layer `which`, times the staged row; `used` pieces of the
 // ring were used before, and so many when it returns.
-SPK_DEVICE int run_tiles(int which, int stage, int used) {
+SPK_DEVICE int run_tiles(int which, int stage, int used, const Exchange& to,
+                         const ExchangePlaces& places) {
   const ResidentMemory m = resident_memory();
   const LayerArgs& l = m.layers[which];
   const int t = thread_now(), lane = t % kWarp, warp = t / kWarp % kWarps, team = t / kThreads;
@@ -144,9 +152,10 @@ SPK_DEVICE int run_tiles(int which, int stage, int used) {
     const bool mine = tile + team * blocks < all;
     const int number = used + team * cut.pieces;
     // By the second warp of a team: the first one asks for pieces.
-    const Piece& to = piece_at(*m.state, which, number);
-    const bool stores = mine && warp == 1 && lane < to.rows;
-    const float before = stores && to.then == kAddTo ? to.y[lane] : 0.f;
+    const Piece& p = piece_at(*m.state, which, number);
+    const bool stores = mine && warp == 1 && lane < p.rows;
+    const float before =
+        stores && p.then == kPostSum ? look(to.residual + (p.to - places.residual) + lane) : 0.f;
     if (mine) {
 #pragma unroll 1
       for (int k = 0; k < cut.pieces; ++k) wait_for_piece(m, number + k);
@@ -160,11 +169,16 @@ SPK_DEVICE int run_tiles(int which, int stage, int used) {
     if (t < kWarp) fill_ring(which, used, kResidentSlots);
     if (stores) {
       float y = number_of(here, lane);
-      if (to.then == kStoreSigmoid) y = sigmoid(y);
-      if (to.then == kAddTo) y = before + y;
-      if (to.then == kActivate)
+      if (p.then == kPostSigmoid) y = sigmoid(y);
+      if (p.then == kPostSum) y = before + y;
+      if (p.then == kPostActivated)
         y = activate(y, number_of(here, lane + kTileGroup / 2), l.e.shared_limit);
-      to.y[lane] = y;
+      if (p.then != kLeave) post(to.now + p.to + lane, y);
+      // The residual for launches behind, unless the experts' sum takes its place.
+      if (p.then == kLeave)
+        l.out.y.data[p.to + lane] = y;
+      else if (p.then == kPostSum && !l.adds)
+        l.behind.x.data[p.to - places.residual + lane] = y;
     }
     here += apart;
     apart = -apart;

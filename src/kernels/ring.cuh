@@ -2,8 +2,7 @@
 // all blocks of a launch.
 //
 // Bulk copies (sm_90 and later) need no thread while they are under way; a barrier in shared memory
-// counts their bytes. Tests run them as plain copies, of one block that meets nobody
-// (emulator.h).
+// counts their bytes. Tests run them as plain copies (emulator.h).
 #pragma once
 
 #include "kernels/common.cuh"
@@ -92,17 +91,16 @@ SPK_DEVICE void wait_for([[maybe_unused]] Arrival* at, [[maybe_unused]] int turn
 
 // ---- all blocks ----
 // Every block arrives at every meeting; `arrived` counts them all, and the last block to leave a
-// launch sets it back. All blocks must be running: at most one a multiprocessor is launched.
+// launch sets it back. All blocks must be running: at most one a multiprocessor is launched. By one
+// thread of a block, always the same.
 struct Meeting {
   int* arrived;
   int target = 0;
 
-  // What all threads of the block wrote before is there for whoever waits: the barrier hands it to
-  // the first thread, whose release hands it on.
+  // What the block's threads did in front of a barrier of theirs that this thread has passed is
+  // done for whoever waits.
   SPK_DEVICE void arrive() {
-    __syncthreads();
     target += static_cast<int>(gridDim.x);
-    if (thread_now() != 0) return;
 #if defined(__CUDA_ARCH__)
     asm volatile(
         "{ .reg .u64 g; cvta.to.global.u64 g, %0; red.release.gpu.global.add.s32 [g], 1; }" ::"l"(
@@ -113,23 +111,23 @@ struct Meeting {
 #endif
   }
   SPK_DEVICE void wait() const {
-    if (thread_now() == 0) {
-      int there = target;
-      do {
 #if defined(__CUDA_ARCH__)
-        asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; ld.acquire.gpu.global.s32 %0, [g]; }"
-                     : "=r"(there)
-                     : "l"(arrived)
-                     : "memory");
+    int there;
+    do {
+      asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; ld.acquire.gpu.global.s32 %0, [g]; }"
+                   : "=r"(there)
+                   : "l"(arrived)
+                   : "memory");
+    } while (there < target);
+#else
+    while (*arrived < target) emulated_wait_for_others();
 #endif
-      } while (there < target);
-    }
-    __syncthreads();
   }
-  SPK_DEVICE void leave() const {
-    __syncthreads();
-    if (thread_now() != 0) return;
-    if (atomicAdd(arrived, 1) == target + static_cast<int>(gridDim.x) - 1) *arrived = 0;
+  // Behind a barrier of the block: whether it is the last one.
+  SPK_DEVICE bool leave() const {
+    if (atomicAdd(arrived, 1) != target + static_cast<int>(gridDim.x) - 1) return false;
+    *arrived = 0;
+    return true;
   }
 };
 

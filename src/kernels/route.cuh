@@ -64,9 +64,9 @@ SPK_DEVICE RouteMemory route_memory(float4* memory) {
           reinterpret_cast<int*>(best_of + kMaxExperts / kWarp)};
 }
 
-// One row, by a block of at least as many threads as there are experts and kThreads. `bias`: of the
-// thread's expert. slots[k], shared: the expert in slot k, there when it returns.
-SPK_DEVICE void choose_row(const RouteArgs& a, float bias, i64 row, int* slots,
+// One row, by a block of at least as many threads as there are experts and kThreads. `score` and
+// `bias`: of the thread's expert. slots[k], shared: the expert in slot k, there when it returns.
+SPK_DEVICE void choose_row(const RouteArgs& a, float score, float bias, i64 row, int* slots,
                            const RouteMemory& m) {
   float *const biased = m.biased, *const sigmoid_of = m.sigmoid_of, *const group = m.group;
   unsigned* const best_of = m.best_of;
@@ -76,7 +76,7 @@ SPK_DEVICE void choose_row(const RouteArgs& a, float bias, i64 row, int* slots,
   const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp;
   float value = kOut;
   if (t < a.experts) {
-    const float s = sigmoid(row_of(a.scores, row)[t]), b = s + bias;
+    const float s = sigmoid(score), b = s + bias;
     value = b == b ? b : kOut;
     sigmoid_of[t] = s;
     biased[t] = value;
@@ -134,8 +134,8 @@ SPK_DEVICE void weigh_row(const RouteArgs& a, const int* slots, const RouteMemor
 }
 SPK_DEVICE void route_row(const RouteArgs& a, float bias, i64 row, int* slots,
                           const RouteMemory& m) {
-  choose_row(a, bias, row, slots, m);
   const int t = threadIdx.x;
+  choose_row(a, t < a.experts ? row_of(a.scores, row)[t] : 0.f, bias, row, slots, m);
   if (t >= kWarp) return;
   weigh_row(a, slots, m, row_at(a.weights, row));
   if (t < a.top_k) row_at(a.ids, row)[t] = slots[t];

@@ -97,7 +97,7 @@ SPK_DRIVER CuResult cuDeviceGetAttribute(int* value, int attribute, CuDevice) {
   const long compute = gpu().orders.number("compute");
   switch (attribute) {
     case cuda::kMultiprocessors:
-      *value = 1;  // blocks run one after the other: no two can meet
+      *value = 1;
       return kOk;
     case cuda::kIntegrated:
       *value = static_cast<int>(gpu().orders.number("integrated"));

@@ -16,10 +16,11 @@ namespace {
 
 class EmulatedDevice final : public cuda::Device {
  public:
-  EmulatedDevice(bool backward, size_t most) : backward_(backward), most_(most) {
+  EmulatedDevice(bool backward, size_t most, int multiprocessors)
+      : backward_(backward), most_(most) {
     info_.name = backward ? "emulated, backward" : "emulated";
     info_.arch = "host";
-    info_.multiprocessors = 1;
+    info_.multiprocessors = multiprocessors;
     info_.l2 = 1 << 12;
     info_.shared = 227 << 10;
     info_.overlaps = true;
@@ -116,8 +117,9 @@ class EmulatedDevice final : public cuda::Device {
 
 }  // namespace
 
-std::unique_ptr<cuda::Device> make_emulated_device(bool backward, size_t most) {
-  return std::make_unique<EmulatedDevice>(backward, most);
+std::unique_ptr<cuda::Device> make_emulated_device(bool backward, size_t most,
+                                                   int multiprocessors) {
+  return std::make_unique<EmulatedDevice>(backward, most, multiprocessors);
 }
 
 std::unique_ptr<cuda::Device> make_tested_device(bool backward) {
@@ -125,12 +127,15 @@ std::unique_ptr<cuda::Device> make_tested_device(bool backward) {
   return make_emulated_device(backward);
 }
 
-std::unique_ptr<Backend> make_emulated_backend(bool backward, const BackendOptions& options) {
+std::unique_ptr<Backend> make_emulated_backend(bool backward, const BackendOptions& options,
+                                               int multiprocessors) {
   return std::make_unique<cuda::CudaBackend>(
-      make_emulated_device(backward, static_cast<size_t>(options.memory)), options);
+      make_emulated_device(backward, static_cast<size_t>(options.memory), multiprocessors),
+      options);
 }
 
-std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends(const BackendOptions& options) {
+std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends(const BackendOptions& options,
+                                                                int multiprocessors) {
   std::vector<std::unique_ptr<Backend>> backends;
   if (std::getenv("SPARKLING_TEST_GPU")) {
     backends.push_back(make_cuda_backend(options));
@@ -138,7 +143,7 @@ std::vector<std::unique_ptr<Backend>> make_tested_cuda_backends(const BackendOpt
   }
   for (const bool backward : {false, true}) {
     if (backward && std::getenv("SPARKLING_SHORT")) break;  // sanitizers look for other faults
-    backends.push_back(make_emulated_backend(backward, options));
+    backends.push_back(make_emulated_backend(backward, options, multiprocessors));
   }
   return backends;
 }

@@ -4,8 +4,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <random>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -115,30 +117,23 @@ struct Warp {
   unsigned arrived = 0;
 };
 
-struct Machine {
+struct Block {
   std::vector<Fiber> fibers{kMaxThreads};
   std::vector<Warp> warps{kMaxThreads / kWarpLanes};
-  unsigned threads = 0;
   unsigned in_block = 0;
-  void* scheduler = nullptr;
-  Fiber* running = nullptr;
-  const std::function<void()>* body = nullptr;
-  std::exception_ptr failure;
-  std::unordered_map<const void*, size_t> shared;  // declaration -> place in the arena
-  size_t shared_used = 0;
   std::byte* stacks = nullptr;
   alignas(64) std::byte arena[kArena];
   alignas(128) unsigned char dynamic[kDynamic];
-  size_t dynamic_used = 0;
 
-  Machine() {
+  Block() {
     void* memory = mmap(nullptr, kStack * kMaxThreads, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     SPK_CHECK(memory != MAP_FAILED);
     stacks = static_cast<std::byte*>(memory);
   }
-
-  void yield() { spk_switch_stack(&running->stack_pointer, scheduler); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() { munmap(stacks, kStack * kMaxThreads); }
 
   // The stack may be marked as the frames of an earlier fiber left it.
   __attribute__((no_sanitize("address"))) void start(unsigned index) {
@@ -157,33 +152,70 @@ struct Machine {
 #endif
     f.stack_pointer = top;
   }
+};
 
-  void run_block(bool backward) {
-    std::memset(arena, 0xff, shared_used > 0 ? shared_used : sizeof arena);  // NaN
-    std::memset(dynamic, 0xff, dynamic_used);
-    in_block = 0;
-    for (Warp& w : warps) w.arrived = 0;
-    for (unsigned t = 0; t < threads; ++t) start(t);
-    for (;;) {
-      bool progress = false;
-      unsigned done = 0;
-      for (unsigned i = 0; i < threads; ++i) {
-        Fiber& f = fibers[backward ? threads - 1 - i : i];
-        if (f.state == State::kReady) {
-          progress = true;
-          running = &f;
-          current = &f.context;
-          spk_switch_stack(&scheduler, f.stack_pointer);
-          if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
-        }
-        if (f.state == State::kDone) ++done;
-      }
-      if (done == threads) return;
-      if (!progress)
-        fail_resource(
-            "emulated block: ", done, " of ", threads, " threads ended, ", in_block,
-            " wait for the block, the others for their warps: a barrier that not all reach");
+// What a block came to when each of its fibers had its turn.
+enum class Turn { kDone, kProgress, kWaits };
+
+struct Machine {
+  unsigned threads = 0;
+  bool backward = false;
+  const std::function<void()>* body = nullptr;
+  size_t dynamic_used = 0;
+  std::unordered_map<const void*, size_t> shared;  // declaration -> place in the arena
+  size_t shared_used = 0;
+  std::vector<std::unique_ptr<Block>> idle;  // memory for blocks to come
+  void* scheduler = nullptr;
+  Block* block = nullptr;  // that runs, and its fiber
+  Fiber* running = nullptr;
+  bool looked_in_vain = false;
+  std::exception_ptr failure;
+
+  void yield() { spk_switch_stack(&running->stack_pointer, scheduler); }
+
+  std::unique_ptr<Block> begin(const Dim& at, const Dim& grid, bool alone) {
+    std::unique_ptr<Block> b;
+    if (idle.empty()) {
+      b = std::make_unique<Block>();
+    } else {
+      b = std::move(idle.back());
+      idle.pop_back();
     }
+    const bool known = alone && shared_used > 0;  // all declarations, by a block before
+    std::memset(b->arena, 0xff, known ? shared_used : sizeof b->arena);  // NaN
+    std::memset(b->dynamic, 0xff, dynamic_used);
+    b->in_block = 0;
+    for (Warp& w : b->warps) w.arrived = 0;
+    for (unsigned t = 0; t < threads; ++t) {
+      b->fibers[t].context = {{t, 0, 0}, at, {threads, 1, 1}, grid};
+      b->start(t);
+    }
+    return b;
+  }
+
+  Turn run(Block& b) {
+    block = &b;
+    bool moved = false, waits = false;
+    unsigned done = 0;
+    for (unsigned i = 0; i < threads; ++i) {
+      Fiber& f = b.fibers[backward ? threads - 1 - i : i];
+      if (f.state == State::kReady) {
+        looked_in_vain = false;
+        running = &f;
+        current = &f.context;
+        spk_switch_stack(&scheduler, f.stack_pointer);
+        if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+        (looked_in_vain ? waits : moved) = true;
+      }
+      if (f.state == State::kDone) ++done;
+    }
+    if (done == threads) return Turn::kDone;
+    if (moved) return Turn::kProgress;
+    if (!waits)
+      fail_resource("emulated block: ", done, " of ", threads, " threads ended, ", b.in_block,
+                    " wait for the block, the others for their warps: a barrier that not all "
+                    "reach");
+    return Turn::kWaits;
   }
 };
 
@@ -191,6 +223,62 @@ Machine& machine() {
   static Machine m;
   return m;
 }
+
+// The blocks of a launch: one after the other, as long as none waits for another. The first one
+// that does is joined by the next, until all stay together; then one of them, not always the same,
+// runs only when no other can go on, because what a block gets wrong is what it takes for done.
+class Launch {
+ public:
+  Launch(Machine& m, const Dim& grid) : m_(m), grid_(grid) {}
+
+  void run() {
+    while (begun_ < blocks() || !there_.empty()) {
+      if (there_.empty()) begin();
+      bool moved = false;
+      if (there_.size() > 1 && left_-- == 0) {
+        late_ = random_() % there_.size();
+        left_ = random_() % 300;
+      }
+      for (size_t i = 0; i < there_.size(); ++i)
+        if (i != late_ || there_.size() == 1) moved |= run(i);
+      if (!moved && late_ < there_.size()) moved = run(late_);
+      std::erase(there_, nullptr);
+      if (moved) continue;
+      if (begun_ == blocks())
+        fail_resource("emulated launch: ", there_.size(), " of ", blocks(),
+                      " blocks wait for what none of them does");
+      begin();
+    }
+  }
+
+ private:
+  uint64_t blocks() const { return uint64_t{grid_.x} * grid_.y * grid_.z; }
+  void begin() {
+    const uint64_t b = m_.backward ? blocks() - 1 - begun_ : begun_;
+    ++begun_;
+    const Dim at{static_cast<unsigned>(b % grid_.x), static_cast<unsigned>(b / grid_.x % grid_.y),
+                 static_cast<unsigned>(b / grid_.x / grid_.y)};
+    there_.push_back(m_.begin(at, grid_, there_.empty()));
+  }
+  // Until it waits or ends; whether it did anything.
+  bool run(size_t i) {
+    bool moved = false;
+    while (there_[i]) {
+      const Turn turn = m_.run(*there_[i]);
+      if (turn == Turn::kWaits) break;
+      moved = true;
+      if (turn == Turn::kDone) m_.idle.push_back(std::move(there_[i]));
+    }
+    return moved;
+  }
+
+  Machine& m_;
+  Dim grid_;
+  uint64_t begun_ = 0;
+  std::vector<std::unique_ptr<Block>> there_;
+  std::minstd_rand random_{1};
+  size_t late_ = 0, left_ = 0;
+};
 
 }  // namespace
 
@@ -207,10 +295,11 @@ extern "C" void spk_fiber_main() {
 
 void sync_block() {
   Machine& m = machine();
-  if (++m.in_block == m.threads) {
-    m.in_block = 0;
+  Block& b = *m.block;
+  if (++b.in_block == m.threads) {
+    b.in_block = 0;
     for (unsigned t = 0; t < m.threads; ++t)
-      if (m.fibers[t].state == State::kInBlock) m.fibers[t].state = State::kReady;
+      if (b.fibers[t].state == State::kInBlock) b.fibers[t].state = State::kReady;
     return;
   }
   m.running->state = State::kInBlock;
@@ -219,15 +308,16 @@ void sync_block() {
 
 const uint64_t* exchange(uint64_t value) {
   Machine& m = machine();
+  Block& b = *m.block;
   const unsigned thread = current->thread.x, first = thread / kWarpLanes * kWarpLanes;
-  Warp& w = m.warps[thread / kWarpLanes];
+  Warp& w = b.warps[thread / kWarpLanes];
   const unsigned round = w.round & 1u;
   w.values[round][thread - first] = value;
   if (++w.arrived == kWarpLanes) {
     w.arrived = 0;
     ++w.round;
     for (unsigned t = first; t < first + kWarpLanes; ++t)
-      if (m.fibers[t].state == State::kInWarp) m.fibers[t].state = State::kReady;
+      if (b.fibers[t].state == State::kInWarp) b.fibers[t].state = State::kReady;
   } else {
     m.running->state = State::kInWarp;
     m.yield();
@@ -244,22 +334,26 @@ void* shared_memory(const void* declaration, size_t bytes) {
       fail_resource("emulated block: expected at most ", kArena, " bytes of shared memory, found ",
                     m.shared_used);
   }
-  return m.arena + at->second;
+  return m.block->arena + at->second;
 }
 
-unsigned char* dynamic_shared_memory() { return machine().dynamic; }
+unsigned char* dynamic_shared_memory() { return machine().block->dynamic; }
 
 void require(bool good, const char* otherwise) {
   if (!good) fail_resource("emulated block: ", otherwise);
 }
-void let_others_run() { machine().yield(); }
+void look_again() {
+  machine().looked_in_vain = true;
+  machine().yield();
+}
 
 void check_copy(const void* to, const void* from, int bytes) {
   const Machine& m = machine();
   const auto* const first = static_cast<const unsigned char*>(to);
+  const unsigned char* const dynamic = m.block->dynamic;
   const bool aligned = reinterpret_cast<uintptr_t>(to) % 16 == 0 &&
                        reinterpret_cast<uintptr_t>(from) % 16 == 0 && bytes % 16 == 0 && bytes > 0;
-  const bool inside = first >= m.dynamic && first + bytes <= m.dynamic + m.dynamic_used;
+  const bool inside = first >= dynamic && first + bytes <= dynamic + m.dynamic_used;
   if (!aligned || !inside)
     fail_resource("emulated bulk copy of ", bytes,
                   " bytes: ", aligned ? "not into the block's memory" : "not aligned to 16 bytes");
@@ -268,21 +362,14 @@ void check_copy(const void* to, const void* from, int bytes) {
 void run_grid(const Dim& grid, unsigned threads, bool backward, const std::function<void()>& body) {
   Machine& m = machine();
   SPK_CHECK(grid.shared <= kDynamic);
-  m.dynamic_used = grid.shared;
   SPK_CHECK(threads % kWarpLanes == 0 && threads <= kMaxThreads);
+  m.dynamic_used = grid.shared;
   m.threads = threads;
+  m.backward = backward;
   m.body = &body;
   m.shared.clear();
   m.shared_used = 0;
-  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
-  for (uint64_t i = 0; i < blocks; ++i) {
-    const uint64_t b = backward ? blocks - 1 - i : i;
-    const Dim block{static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
-                    static_cast<unsigned>(b / grid.x / grid.y)};
-    for (unsigned t = 0; t < threads; ++t)
-      m.fibers[t].context = {{t, 0, 0}, block, {threads, 1, 1}, grid};
-    m.run_block(backward);
-  }
+  Launch(m, grid).run();
 }
 
 }  // namespace spk::emu

@@ -3,9 +3,11 @@
 //
 // A thread of a block is a fiber: a stack of its own, switched by a few instructions. It runs until
 // it waits for its warp (shuffles, __syncwarp) or its block (__syncthreads); blocks run one after
-// the other. What is stricter than on a device: shared memory starts as NaN, a barrier that not all
-// threads reach is an error, and the order of fibers and blocks can be turned around: a result that
-// depends on it is a race (two backends with the two orders must agree bit for bit).
+// the other, and beside each other once one waits for what another does. What is stricter than on a
+// device: shared memory starts as NaN, a barrier that not all threads reach is an error, blocks
+// that all wait for each other are one, and the order of fibers and blocks can be turned around: a
+// result that depends on it is a race (two backends with the two orders must agree bit for bit).
+// What is laxer: memory is one, and every thread sees a store at once.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +48,8 @@ unsigned char* dynamic_shared_memory();
 // Addresses and bytes of a bulk copy: multiples of 16, into dynamic memory.
 void check_copy(const void* to, const void* from, int bytes);
 void require(bool good, const char* otherwise);
-void let_others_run();
+// Called by who looked in vain for what another thread does, before it looks again.
+void look_again();
 
 template <typename T>
 T shuffle(T value, int lane) {
@@ -135,11 +138,9 @@ inline void emulated_copy(void* to, const void* from, int bytes, EmulatedArrival
   emulated_arrive(at);
 }
 inline void emulated_wait(const EmulatedArrival& at, int turn) {
-  for (int tries = 0; (at.phase & 1) == (turn & 1); ++tries) {
-    emu::require(tries < 100000, "a wait for bytes that nobody asks for");
-    emu::let_others_run();
-  }
+  while ((at.phase & 1) == (turn & 1)) emu::look_again();
 }
+inline void emulated_wait_for_others() { emu::look_again(); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }

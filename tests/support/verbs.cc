@@ -69,13 +69,14 @@ Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe, PrecisionMode 
   open(std::move(tested));
 }
 
-Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe) : shape_(shape) {
+Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe, int multiprocessors)
+    : shape_(shape) {
   std::vector<std::unique_ptr<Backend>> tested;
   if (family == Family::kCuda) {
     BackendOptions options;
     options.moe = moe;
     options.resident = true;
-    tested = make_tested_cuda_backends(options);
+    tested = make_tested_cuda_backends(options, multiprocessors);
   } else {
     for (const std::string& isa : available_isas())
       tested.push_back(make_cpu_backend({2, 0, isa, false, moe}));

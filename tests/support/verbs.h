@@ -42,7 +42,9 @@ class Verbs {
 
   explicit Verbs(const ModelShape& shape, int threads = 2, MoeKernel moe = MoeKernel::kPlain,
                  PrecisionMode precision = PrecisionMode::kExact);
-  Verbs(const ModelShape& shape, Family family, MoeKernel moe = MoeKernel::kPlain);
+  // `multiprocessors`: of emulated devices.
+  Verbs(const ModelShape& shape, Family family, MoeKernel moe = MoeKernel::kPlain,
+        int multiprocessors = 1);
 
   size_t size() const { return backends_.size(); }
   Backend& backend(size_t i) { return *backends_[i]; }

@@ -195,6 +195,7 @@ class CudaBackend final : public Backend {
   bool resident_add(const Rows& x, const Rows& o);
   bool fits_resident(const Moe& w);
   void launch_resident();
+  void place_exchange(size_t floats);
   struct KnownLayers;
   DevicePointer layer_on_device(const gpu::LayerArgs& layer);
   void place_pieces(gpu::LayerArgs& layer, KnownLayers& known);
@@ -264,7 +265,7 @@ class CudaBackend final : public Backend {
   std::unordered_map<const void*, KnownLayers> known_layers_;
   DevicePointer layer_memory_ = 0;
   int64_t layers_there_ = 0;
-  DevicePointer resident_work_ = 0;  // scores, inner activations
+  DevicePointer exchange_ = 0, exchange_turn_ = 0;  // as ResidentArgs has them
 };
 
 // Bytes from one row of codes to the next on the device.

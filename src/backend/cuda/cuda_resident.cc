@@ -29,11 +29,17 @@ bool is_tiled(const Weight& w, int64_t rows, int64_t cols) {
          cols % gpu::kTileStep == 0 && cols <= gpu::kResidentColumns;
 }
 
+gpu::ExchangePlaces places_of(const ModelShape& s) {
+  return gpu::exchange_places(static_cast<int>(s.heads * s.head_dim), static_cast<int>(s.hidden),
+                              static_cast<int>(s.experts), static_cast<int>(s.shared_dim),
+                              static_cast<int>(s.top_k * s.expert_dim));
+}
+
 }  // namespace
 
 bool CudaBackend::stays() const {
   constexpr size_t kStatic = 1 << 10;  // that the kernel declares itself
-  // Blocks of a head read before a meeting what one of them writes behind it.
+  // Blocks that share a head have one unit each, or one block has all.
   const int64_t blocks = device_->info().multiprocessors;
   const int64_t units = shape_.heads * shape_.head_dim * gpu::kKdaSlices / gpu::kResidentThreads;
   return options_.fuse && options_.resident && has_resident(shape_) && device_->info().overlaps &&
@@ -107,6 +113,7 @@ bool CudaBackend::fits_resident(const Moe& w) {
   const ExpertTable& table = expert_table(w);
   const int64_t hidden = shape_.hidden, top_k = shape_.top_k, width = w.experts.front().gate.rows;
   const Ffn& s = w.shared;
+  if (width != shape_.expert_dim || (s.gate && s.gate.rows != shape_.shared_dim)) return false;
   if (!table.up_packed || !table.down_packed || !s.gate || width % 128 != 0 ||
       !has_front(w.router.format, w.router.cols, shape_.experts))
     return false;
@@ -128,43 +135,26 @@ bool CudaBackend::resident_moe(const Moe& w, const Scratch& t) {
     return false;
   // Alone a launch would cost more than it saves.
   if (resident_.empty() || resident_router_ != w.router.format) return false;
-  const int64_t top_k = shape_.top_k, width = w.experts.front().gate.rows;
-  float *scores = nullptr, *act = nullptr, *shared = nullptr;
-  Sections sections;
-  sections.add(scores, shape_.experts);
-  sections.add(act, top_k * width);
-  sections.add(shared, w.shared.gate.rows);
-  // Before the first launch: other layers' places are the same ones.
-  if (!resident_work_) resident_work_ = take(gpu::kResidentWork, "layers of one row");
-  SPK_CHECK(sections.bytes() <= gpu::kResidentWork);
-  sections.place(resident_work_);
-
+  const int64_t top_k = shape_.top_k;
   gpu::LayerArgs& a = resident_.back();
   const auto columns = [&](const Ints& from) {
     return from ? from.slice_cols(w.index * top_k, top_k) : Ints{};
   };
   const Ints kept = columns(step_.routes_out);
-  const Rows products{{scores, static_cast<size_t>(shape_.experts) * sizeof(float)},
-                      0,
-                      1,
-                      shape_.experts,
-                      shape_.experts};
   a.behind = std::exchange(pending_norm_, std::nullopt)->args;
   a.router = matrix_of(w.router);
   a.cut[gpu::kStageShared] = gpu::cut_tile(static_cast<int>(shape_.hidden));
-  a.route =
-      route_args(products, w, columns(step_.routes_in), kept ? kept : t.route_id, t.route_weight);
+  // The scores are awaited, not read.
+  a.route = route_args({}, w, columns(step_.routes_in), kept ? kept : t.route_id, t.route_weight);
   const ExpertTable& table = expert_table(w);
   a.e.experts = pointer_to<const gpu::ExpertWeights>(table.device);
-  a.e.act = act;
   a.e.shared = {matrix_of(w.shared.gate), matrix_of(w.shared.up), matrix_of(w.shared.down)};
-  a.e.shared_act = shared;
   a.e.n = 1;
   a.e.top_k = static_cast<int>(top_k);
-  a.e.width = static_cast<int>(width);
+  a.e.width = static_cast<int>(shape_.expert_dim);
   a.e.hidden = static_cast<int>(shape_.hidden);
   a.e.limit = static_cast<float>(w.routed_limit);
-  a.e.shared_width = static_cast<int>(w.shared.gate.rows);
+  a.e.shared_width = static_cast<int>(shape_.shared_dim);
   a.e.shared_limit = static_cast<float>(w.shared_limit);
   a.totals = pointer_to<unsigned long long>(expert_totals_) + 2;
   a.expert_bytes = table.bytes;
@@ -200,7 +190,7 @@ DevicePointer CudaBackend::layer_on_device(const gpu::LayerArgs& layer) {
 
 // Sessions differ in their states, not in what is read through the ring: mostly there is one list.
 void CudaBackend::place_pieces(gpu::LayerArgs& layer, KnownLayers& known) {
-  PieceLists lists = list_pieces(layer, device_->info().multiprocessors);
+  PieceLists lists = list_pieces(layer, places_of(shape_), device_->info().multiprocessors);
   const size_t bytes = lists.pieces.size() * sizeof(gpu::Piece);
   if (known.pieces != lists.pieces) {
     // Where others lay that are no longer asked for: what runs was given to the stream before.
@@ -213,6 +203,14 @@ void CudaBackend::place_pieces(gpu::LayerArgs& layer, KnownLayers& known) {
   layer.piece_stride = lists.stride;
 }
 
+// Absent numbers, and the first turn.
+void CudaBackend::place_exchange(size_t floats) {
+  const std::vector<uint32_t> absent(floats, gpu::kAbsent);
+  exchange_ = take(floats * sizeof(float), "layers of one row");
+  exchange_turn_ = take(sizeof(int), "layers of one row");
+  upload_bytes(exchange_, absent.data(), floats * sizeof(float));
+}
+
 void CudaBackend::launch_resident() {
   const std::vector<gpu::LayerArgs> layers = std::exchange(resident_, {});
   if (layers_there_ + static_cast<int64_t>(layers.size()) > kKnown) {
@@ -221,6 +219,10 @@ void CudaBackend::launch_resident() {
     layers_there_ = 0;
   }
   gpu::ResidentArgs a{};
+  a.places = places_of(shape_);
+  if (!exchange_) place_exchange(static_cast<size_t>(a.places.floats) * gpu::kExchangeTurns);
+  a.exchange = pointer_to<float>(exchange_);
+  a.turn = pointer_to<int>(exchange_turn_);
   for (const gpu::LayerArgs& layer : layers)
     a.layer[a.count++] = pointer_to<const gpu::LayerArgs>(layer_on_device(layer));
   a.arrived = pointer_to<int>(rows_routed_);

@@ -28,7 +28,7 @@ gpu::Piece rows_of(const gpu::Matrix& m, int64_t row, int64_t rows, bool scaled)
 // `lower`, with `left` rows of the product from the tile's first one on (all, where the halves are
 // of two matrices).
 void add_tile(std::vector<gpu::Piece>& to, const gpu::TileCut& cut, const gpu::Matrix& upper,
-              const gpu::Matrix& lower, int64_t row, int64_t lower_row, int64_t left, float* y,
+              const gpu::Matrix& lower, int64_t row, int64_t lower_row, int64_t left, int64_t place,
               gpu::Then then) {
   for (int k = 0; k < cut.pieces; ++k) {
     const int at = k * cut.rows;
@@ -36,17 +36,17 @@ void add_tile(std::vector<gpu::Piece>& to, const gpu::TileCut& cut, const gpu::M
     const bool in_upper = at < kHalf;
     gpu::Piece p = rows_of(in_upper ? upper : lower, in_upper ? row + at : lower_row + at - kHalf,
                            rows, at % kHalf == 0);
-    p.y = y;
+    p.to = static_cast<int>(place);
     p.then = then;
-    p.rows =
-        static_cast<int>(then == gpu::kActivate ? kHalf : std::min<int64_t>(left, gpu::kTileGroup));
+    p.rows = static_cast<short>(
+        then == gpu::kPostActivated ? kHalf : std::min<int64_t>(left, gpu::kTileGroup));
     to.push_back(p);
   }
 }
 void add_product(std::vector<gpu::Piece>& to, const gpu::TileCut& cut, const gpu::Product& p,
-                 int64_t tile, float* y, gpu::Then then) {
+                 int64_t tile, int64_t place, gpu::Then then) {
   const int64_t at = tile * gpu::kTileGroup, row = p.first_row + at;
-  add_tile(to, cut, p.w, p.w, row, row + kHalf, p.rows - at, y + at, then);
+  add_tile(to, cut, p.w, p.w, row, row + kHalf, p.rows - at, place + at, then);
 }
 
 gpu::Piece floats(const float* data, int64_t count) {
@@ -56,21 +56,22 @@ gpu::Piece floats(const float* data, int64_t count) {
   return p;
 }
 
-std::vector<gpu::Piece> pieces_of(const gpu::LayerArgs& l, int64_t block, int64_t blocks) {
+std::vector<gpu::Piece> pieces_of(const gpu::LayerArgs& l, const gpu::ExchangePlaces& places,
+                                  int64_t block, int64_t blocks) {
   std::vector<gpu::Piece> to(1);
   if (l.before.w) to.push_back(floats(l.before.w, l.before.cols));
   for (int64_t tile = block; tile < l.in.groups; tile += blocks) {
     int k = 0;
     while (k + 1 < l.in.count && tile >= l.in.p[k + 1].first_group) ++k;
     const gpu::Product& p = l.in.p[k];
-    add_product(to, l.cut[gpu::kStageIn], p, tile - p.first_group, p.y.data,
-                k == l.gate ? gpu::kStoreSigmoid : gpu::kStore);
+    add_product(to, l.cut[gpu::kStageIn], p, tile - p.first_group, places.products + k * p.rows,
+                k == l.gate ? gpu::kPostSigmoid : gpu::kPost);
   }
   // In front of experts the residual takes the product at once.
   const int64_t tiles = ceil_div(l.out.rows, gpu::kTileGroup);
   for (int64_t tile = block; tile < tiles; tile += blocks)
-    add_product(to, l.cut[gpu::kStageOut], l.out, tile, l.feeds ? l.behind.x.data : l.out.y.data,
-                l.feeds ? gpu::kAddTo : gpu::kStore);
+    add_product(to, l.cut[gpu::kStageOut], l.out, tile, l.feeds ? places.residual : 0,
+                l.feeds ? gpu::kPostSum : gpu::kLeave);
   if (l.feeds) {
     to.push_back(floats(l.behind.w, l.behind.cols));
     for (int64_t row = block; row < l.route.experts; row += blocks) {
@@ -81,7 +82,7 @@ std::vector<gpu::Piece> pieces_of(const gpu::LayerArgs& l, int64_t block, int64_
     }
     for (int64_t tile = block; tile < l.e.shared_width / kHalf; tile += blocks)
       add_tile(to, l.cut[gpu::kStageShared], l.e.shared.gate, l.e.shared.up, tile * kHalf,
-               tile * kHalf, gpu::kTileGroup, l.e.shared_act + tile * kHalf, gpu::kActivate);
+               tile * kHalf, gpu::kTileGroup, places.shared + tile * kHalf, gpu::kPostActivated);
   }
   to.front().bytes = static_cast<int>(to.size()) - 1;
   return to;
@@ -89,14 +90,14 @@ std::vector<gpu::Piece> pieces_of(const gpu::LayerArgs& l, int64_t block, int64_
 
 }  // namespace
 
-PieceLists list_pieces(const gpu::LayerArgs& layer, int64_t blocks) {
+PieceLists list_pieces(const gpu::LayerArgs& layer, const gpu::ExchangePlaces& places,
+                       int64_t blocks) {
   std::vector<std::vector<gpu::Piece>> all;
   PieceLists lists;
   for (int64_t block = 0; block < blocks; ++block) {
-    all.push_back(pieces_of(layer, block, blocks));
+    all.push_back(pieces_of(layer, places, block, blocks));
     lists.stride = std::max(lists.stride, static_cast<int64_t>(all.back().size()));
   }
-  lists.stride += lists.stride % 2;  // lists begin at whole 16 bytes
   lists.pieces.resize(static_cast<size_t>(blocks * lists.stride));
   for (int64_t block = 0; block < blocks; ++block)
     std::copy(all[static_cast<size_t>(block)].begin(), all[static_cast<size_t>(block)].end(),

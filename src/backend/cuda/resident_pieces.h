@@ -14,6 +14,7 @@ struct PieceLists {
   int64_t stride = 0;
 };
 // layer.pieces is not looked at. Pure function.
-PieceLists list_pieces(const gpu::LayerArgs& layer, int64_t blocks);
+PieceLists list_pieces(const gpu::LayerArgs& layer, const gpu::ExchangePlaces& places,
+                       int64_t blocks);
 
 }  // namespace spk::cuda
