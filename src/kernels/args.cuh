@@ -128,6 +128,7 @@ struct ProductsArgs {
   int unused = 0;
   i64 w_batch;           // weight rows from batch to batch
   i64 x_batch, y_batch;  // elements
+  View gate;             // [n, batches]: outputs times its sigmoids; data null: none
 };
 // ---- tile.cuh ----
 constexpr int kTileStep = 64;   // columns of a step of the matrix unit's products, whole ones only
@@ -224,7 +225,7 @@ struct KdaChunkArgs {
   int heads;
 };
 
-// ---- mla.cuh ----
+// ---- mla.cuh, latent.cuh ----
 constexpr int kSegment = 128;  // positions of one piece of attention: a grid of absolute positions
 constexpr int kAttendHeads = 4;  // heads of one block; they share the reads of the latents
 struct RopeTableArgs {
@@ -254,6 +255,11 @@ struct AbsorbArgs {  // q_latent[h] = W_UK[h]^T q_nope[h]
   Matrix w;
   View q, q_latent;
   int n, heads, nope, width, per_head, latent;
+};
+struct LatentQueryArgs {
+  RopeArgs rope;
+  LatentAppendArgs append;
+  AbsorbArgs absorb;
 };
 struct AttendArgs {
   View q_latent, q, latent, z;

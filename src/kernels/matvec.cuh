@@ -186,6 +186,11 @@ SPK_DEVICE int rows_of_group(const ProductsArgs& a, int group, WeightRow (&w)[W]
   return first;
 }
 
+// A number of the block's batch and this row, behind the gate where there is one.
+SPK_DEVICE float gated(const ProductsArgs& a, int row, float y) {
+  return a.gate.data ? y * sigmoid(row_of(a.gate, row)[blockIdx.y]) : y;
+}
+
 // Grid: (blocks that work off the groups in turns, batch, n / kMaxRowsInvariant). R: 1, 2, 4 or 8,
 // at least the rows of a block.
 template <int F, int R>
@@ -219,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, F == kMxfp4 ? 1 : stream_blocks(R))
         float* y = row_at(p.y, row0 + i) + blockIdx.y * a.y_batch + first;
 #pragma unroll
         for (int r = 0; r < W; ++r)
-          if (first + r < p.rows) y[r] = sum[r][i];
+          if (first + r < p.rows) y[r] = gated(a, row0 + i, sum[r][i]);
       }
     }
     group += gridDim.x;

@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(kThreads, tile_blocks(R))
       const int i = e / kTileGroup, r = e % kTileGroup;
       if (i < n && r < now.rows)
         (row_at(now.y, row0 + i) + blockIdx.y * a.y_batch)[now.first + r] =
-            sum_of_parts<R>(mine, r, i);
+            gated(a, row0 + i, sum_of_parts<R>(mine, r, i));
     }
     if (!more) break;
     w = next;

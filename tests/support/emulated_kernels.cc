@@ -9,6 +9,7 @@
 #include "kernels/front.cuh"
 #include "kernels/kda_block.cuh"
 #include "kernels/kda_chunk.cuh"
+#include "kernels/latent.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/mla.cuh"
 #include "kernels/resident.cuh"
@@ -32,7 +33,8 @@ EmulatedKernel call(void (*kernel)(Args)) {
 #define SPK_PRODUCTS(f)                                                         \
   SPK_KERNEL(embed<f>);                                                         \
   SPK_KERNEL(matvec<f, 1>), SPK_KERNEL(matvec<f, 2>), SPK_KERNEL(matvec<f, 4>); \
-  SPK_KERNEL(matvec<f, 8>), SPK_KERNEL(matmul<f>), SPK_KERNEL(absorb<f>)
+  SPK_KERNEL(matvec<f, 8>), SPK_KERNEL(matmul<f>), SPK_KERNEL(absorb<f>);       \
+  SPK_KERNEL(latent_query<f>)
 #define SPK_EXPERTS(f, s)                                             \
   SPK_KERNEL(expert_up<f, s, 1>), SPK_KERNEL(expert_up<f, s, 2>);     \
   SPK_KERNEL(expert_up<f, s, 4>), SPK_KERNEL(expert_up<f, s, 8>);     \

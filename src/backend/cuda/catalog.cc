@@ -80,7 +80,8 @@ KernelName front_kernel(Format f, int64_t threads) {
   return instance("front", "front", f, threads);
 }
 KernelName matmul_kernel(Format f) { return instance("matmul", "matmul", f); }
-KernelName absorb_kernel(Format f) { return instance("mla", "absorb", f); }
+KernelName absorb_kernel(Format f) { return instance("latent", "absorb", f); }
+KernelName latent_query_kernel(Format f) { return instance("latent", "latent_query", f); }
 bool shared_joins(Format routed, Format shared) {
   return routed == shared || (routed == Format::kMxfp4 && shared == Format::kFp8) ||
          (routed == Format::kInt4 && shared == Format::kBf16);
@@ -173,7 +174,10 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
       add(specs, front_kernel(w.format, gpu::route_threads(static_cast<int>(s.experts))));
       if (resident && has_resident(s)) add(specs, resident_kernel(s, w.format));
     }
-    if (contains(w.name, "kv_b_proj")) add(specs, absorb_kernel(w.format));
+    if (contains(w.name, "kv_b_proj")) {
+      add(specs, absorb_kernel(w.format));
+      add(specs, latent_query_kernel(w.format));
+    }
     if (!routed) add(specs, matmul_kernel(w.format));
   }
   for (const bool yes : {false, true}) {
@@ -192,7 +196,7 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
   for (const char* name : {"kda_prepare", "kda_scan"})
     add(specs, plain_kernel("kda_chunk", name, s.head_dim));
   for (const char* name : {"rope_table", "rope", "latent_append"})
-    add(specs, plain_kernel("mla", name));
+    add(specs, plain_kernel("latent", name));
   for (const char* name : {"few_expert_items", "expert_items", "expert_sum", "sum_norm"})
     add(specs, plain_kernel("moe", name));
   for (const char* name : {"route", "route_items"}) add(specs, plain_kernel("route", name));
@@ -216,7 +220,8 @@ std::string agreement_checks() {
       SPK_SIZE(ConvArgs), SPK_SIZE(KdaGateArgs);
   SPK_SIZE(KdaArgs), SPK_SIZE(KdaBlockArgs), SPK_SIZE(FoldTailArgs), SPK_SIZE(FoldStateArgs),
       SPK_SIZE(KdaChunkArgs);
-  SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs);
+  SPK_SIZE(RopeTableArgs), SPK_SIZE(RopeArgs), SPK_SIZE(LatentAppendArgs), SPK_SIZE(AbsorbArgs),
+      SPK_SIZE(LatentQueryArgs);
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
   SPK_SIZE(QuantRows), SPK_SIZE(FrontArgs), SPK_SIZE(PackedItemsArgs), SPK_SIZE(RouteItemsArgs),

@@ -45,6 +45,7 @@ bool has_front(Format router, int64_t cols, int64_t experts);
 KernelName front_kernel(Format router, int64_t threads);
 KernelName matmul_kernel(Format format);
 KernelName absorb_kernel(Format format);
+KernelName latent_query_kernel(Format kv_b);
 // Whether a shared expert of that format runs in the launches of the routed ones; else it is three
 // products, and `shared` of their kernels is the routed format.
 bool shared_joins(Format routed, Format shared);

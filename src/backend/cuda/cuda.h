@@ -108,6 +108,7 @@ class CudaBackend final : public Backend {
     int64_t rows = 0;       // of one product; 0: all
     int64_t w_rows = 0;     // weight rows from one to the next
     int64_t x_cols = 0, y_cols = 0;
+    gpu::View gate{};  // as ProductsArgs has it
   };
   struct ExpertTable {
     DevicePointer device = 0;
@@ -141,6 +142,10 @@ class CudaBackend final : public Backend {
   void count_tails(const LayerState& state);
   void count_states(const LayerState& state);
   void fill_rope_table(int64_t rows);
+  gpu::RopeArgs rope_args(const Rows& q);
+  gpu::LatentAppendArgs append_args(const Rows& kv, const Weight& kv_a_norm,
+                                    const LayerState& state);
+  gpu::AbsorbArgs absorb_args(const Rows& q, const Weight& kv_b, const Rows& q_latent);
   const ExpertTable& expert_table(const Moe& moe);
   void routed(const Rows& h, const Moe& moe, const Ints& ids, const Rows& weights, const Rows& o);
   void plan_run(const Rows& h, const Moe& moe, ExpertRun& run, Sections& sections);
@@ -203,6 +208,10 @@ class CudaBackend final : public Backend {
 
   // ---- fused layers (cuda_fused.cc) ----
   void fused_kda(const Layer& layer, const LayerState& state, const Scratch& t);
+  void fused_mla(const Mla& w, const LayerState& state, const Scratch& t);
+  void latent_query(const Rows& q, const Rows& kv, const Mla& w, const LayerState& state,
+                    const Rows& q_latent);
+  void expand(const Rows& z, const Weight& kv_b, const Rows& o, const gpu::View& gate);
   void fused_moe(const Moe& w, const Scratch& t);
 
   // ---- memory ----

@@ -21,7 +21,8 @@ bool same(const Rows& a, const Rows& b) {
 }  // namespace
 
 bool CudaBackend::fuses(Block block) const {
-  return options_.fuse && (block == Block::kMoe || (block == Block::kKda && has_kda_block(shape_)));
+  return options_.fuse && (block == Block::kMoe || block == Block::kMla ||
+                           (block == Block::kKda && has_kda_block(shape_)));
 }
 
 FusionPlan CudaBackend::plan() const {
@@ -29,16 +30,19 @@ FusionPlan CudaBackend::plan() const {
   if (!options_.fuse) return plan;
   const bool kda = fuses(Block::kKda);
   plan.fused[static_cast<int>(Block::kKda)] = kda;
-  plan.fused[static_cast<int>(Block::kMoe)] = fuses(Block::kMoe);
+  for (const Block block : {Block::kMla, Block::kMoe})
+    plan.fused[static_cast<int>(block)] = fuses(block);
   plan.text = cat(kda ? "KDA by heads from convolution to gated norm, " : "",
-                  "routes with the items of experts, their sum with the norm behind it");
+                  "MLA's queries with its cache, values with their gates, routes with the items of "
+                  "experts, their sum with the norm behind it");
   return plan;
 }
 
 void CudaBackend::fused(Block block, const Layer& layer, const LayerState& state,
                         const Scratch& t) {
   SPK_CHECK(t.h.rows <= kMaxVerify && fuses(block));
-  block == Block::kKda ? fused_kda(layer, state, t) : fused_moe(layer.moe, t);
+  if (block == Block::kKda) return fused_kda(layer, state, t);
+  block == Block::kMla ? fused_mla(layer.mla, state, t) : fused_moe(layer.moe, t);
 }
 
 // ---- KDA ----
@@ -88,6 +92,25 @@ void CudaBackend::fused_kda(const Layer& layer, const LayerState& state, const S
   count_tails(state);
   count_states(state);
   matmul(o, w.o, t.o);
+}
+
+// ---- MLA ----
+
+void CudaBackend::fused_mla(const Mla& w, const LayerState& state, const Scratch& t) {
+  const Rows q = t.q.slice_cols(0, shape_.heads * (shape_.nope + shape_.rope));
+  const Rows o = t.mix.slice_cols(0, shape_.heads * shape_.v_dim);
+  const bool lora = shape_.q_lora != 0;
+  const Weight* in[] = {&w.kv_a, &w.g, lora ? &w.q_a : &w.q};
+  const Rows out[] = {t.kv, t.beta, lora ? t.q_a : q};
+  matmul_many(t.h, in, out);
+  if (lora) {
+    rms_norm(t.q_a, w.q_a_norm, t.q_a);
+    matmul(t.q_a, w.q_b, q);
+  }
+  latent_query(q, t.kv, w, state, t.q_latent);
+  latent_attend(t.q_latent, q, state, t.z);
+  expand(t.z, w.kv_b, o, view_of(t.beta));
+  matmul(o, w.dense, t.o);
 }
 
 // ---- experts ----

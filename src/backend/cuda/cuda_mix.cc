@@ -159,43 +159,40 @@ void CudaBackend::fill_rope_table(int64_t rows) {
   a.half = static_cast<int>(half);
   a.factor = shape_.rope_factor;
   // All rows of the step, whoever asked.
-  launch(plain_kernel("mla", "rope_table"), {std::max(rows, std::min(step_.rows, rope_rows_))},
+  launch(plain_kernel("latent", "rope_table"), {std::max(rows, std::min(step_.rows, rope_rows_))},
          gpu::kWarp, a);
 }
 
-void CudaBackend::rope(const Rows& q) {
+gpu::RopeArgs CudaBackend::rope_args(const Rows& q) {
   fill_rope_table(std::max(q.rows, step_.rows));
   const int64_t half = shape_.rope / 2;
   float* table = pointer_to<float>(rope_table_);
-  launch(plain_kernel("mla", "rope"), {q.rows}, kThreads,
-         gpu::RopeArgs{view_of(q),
-                       {table, half},
-                       {table + rope_rows_ * half, half},
-                       static_cast<int>(shape_.heads),
-                       static_cast<int>(shape_.nope + shape_.rope),
-                       static_cast<int>(shape_.nope),
-                       static_cast<int>(half)});
+  return {view_of(q),
+          {table, half},
+          {table + rope_rows_ * half, half},
+          static_cast<int>(shape_.heads),
+          static_cast<int>(shape_.nope + shape_.rope),
+          static_cast<int>(shape_.nope),
+          static_cast<int>(half)};
 }
-
-void CudaBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) {
+gpu::LatentAppendArgs CudaBackend::append_args(const Rows& kv, const Weight& kv_a_norm,
+                                               const LayerState& state) {
   SPK_CHECK(step_.first_position + kv.rows <= state.latent.rows);
   fill_rope_table(std::max(kv.rows, step_.rows));
   const int64_t half = shape_.rope / 2;
   float* table = pointer_to<float>(rope_table_);
-  launch(plain_kernel("mla", "latent_append"), {kv.rows}, kThreads,
-         gpu::LatentAppendArgs{view_of(kv),
-                               view_of(state.latent),
-                               {table, half},
-                               {table + rope_rows_ * half, half},
-                               floats_of(kv_a_norm),
-                               step_info(),
-                               static_cast<int>(shape_.latent),
-                               static_cast<int>(half),
-                               static_cast<float>(shape_.eps)});
   counters_.state_bytes += static_cast<uint64_t>(kv.rows * kv.cols) * sizeof(float);
+  return {view_of(kv),
+          view_of(state.latent),
+          {table, half},
+          {table + rope_rows_ * half, half},
+          floats_of(kv_a_norm),
+          step_info(),
+          static_cast<int>(shape_.latent),
+          static_cast<int>(half),
+          static_cast<float>(shape_.eps)};
 }
-
-void CudaBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) {
+gpu::AbsorbArgs CudaBackend::absorb_args(const Rows& q, const Weight& kv_b, const Rows& q_latent) {
   const int64_t per_head = shape_.nope + shape_.v_dim;
   gpu::AbsorbArgs a{};
   a.w = matrix_of(kv_b);
@@ -207,11 +204,30 @@ void CudaBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q
   a.width = static_cast<int>(shape_.nope + shape_.rope);
   a.per_head = static_cast<int>(per_head);
   a.latent = static_cast<int>(shape_.latent);
+  count(kv_b, shape_.nope, per_head);
+  return a;
+}
+
+void CudaBackend::rope(const Rows& q) {
+  const gpu::RopeArgs a = rope_args(q);
+  launch(plain_kernel("latent", "rope"), {q.rows}, kThreads, a);
+}
+void CudaBackend::latent_append(const Rows& kv, const Weight& kv_a_norm, const LayerState& state) {
+  const gpu::LatentAppendArgs a = append_args(kv, kv_a_norm, state);
+  launch(plain_kernel("latent", "latent_append"), {kv.rows}, kThreads, a);
+}
+void CudaBackend::latent_absorb(const Rows& q, const Weight& kv_b, const Rows& q_latent) {
   launch(absorb_kernel(kv_b.format),
          {blocks(shape_.latent, gpu::kAbsorbColumns), shape_.heads,
           blocks(q.rows, gpu::kMaxRowsInvariant)},
-         kThreads, a);
-  count(kv_b, shape_.nope, per_head);
+         kThreads, absorb_args(q, kv_b, q_latent));
+}
+void CudaBackend::latent_query(const Rows& q, const Rows& kv, const Mla& w, const LayerState& state,
+                               const Rows& q_latent) {
+  const gpu::LatentQueryArgs a{rope_args(q), append_args(kv, w.kv_a_norm, state),
+                               absorb_args(q, w.kv_b, q_latent)};
+  launch(latent_query_kernel(w.kv_b.format),
+         {blocks(shape_.latent, gpu::kAbsorbColumns), shape_.heads + 1}, kThreads, a);
 }
 
 void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,

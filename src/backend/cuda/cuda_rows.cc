@@ -91,6 +91,7 @@ void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const B
   a.w_batch = batch.w_rows;
   a.x_batch = batch.x_cols;
   a.y_batch = batch.y_cols;
+  a.gate = batch.gate;
   const bool tiles = use_tiles(w);
   a.groups = static_cast<int>(groups_of(rows, row_bucket(x.rows), tiles));
   launch_products(a, stored_format(w), tiles, nullptr, batch.count);
@@ -168,11 +169,14 @@ void CudaBackend::logits(const Rows& hidden, const LmHead& head, const Rows& y) 
   matmul(hidden, *w, y);
 }
 
-// W_UV of kv_b: one product a head.
 void CudaBackend::latent_expand(const Rows& z, const Weight& kv_b, const Rows& o) {
+  expand(z, kv_b, o, {});
+}
+// W_UV of kv_b: one product a head.
+void CudaBackend::expand(const Rows& z, const Weight& kv_b, const Rows& o, const gpu::View& gate) {
   const int64_t per_head = shape_.nope + shape_.v_dim;
   product(z, kv_b, o,
-          {shape_.heads, shape_.nope, shape_.v_dim, per_head, shape_.latent, shape_.v_dim});
+          {shape_.heads, shape_.nope, shape_.v_dim, per_head, shape_.latent, shape_.v_dim, gate});
   count(kv_b, shape_.v_dim, per_head);
 }
 
