@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from cli_support import environment
 from conftest import SPARKLING
 
@@ -28,12 +30,23 @@ def test_inspect_synthetic_and_layers(sparkling, checkpoint):
     assert "--layers needs --synthetic" in sparkling("inspect", checkpoint, "--layers", 2, status=2).stderr
 
 
+def token_bytes(plan):
+    weights, states = re.search(r"bytes per token: ([\d.]+) MB of weights \+ ([\d.]+) MB of recurrent state", plan).groups()
+    return 1e6 * (float(weights) + float(states))
+
+
 def test_doctor(sparkling, checkpoint):
     assert "nothing to warm" in sparkling("doctor", checkpoint, "--warm").stderr
     report = json.loads(sparkling("doctor", checkpoint, "--json").stdout)
     assert report["self_test"]["passed"] and report["self_test"]["relative_error"] < 1e-4
     assert report["machine"]["read_bandwidth_gb_s"] > 0
+    assert report["model"]["bytes_per_token"] == pytest.approx(token_bytes(report["plan"]), abs=2e4)
     done = sparkling("doctor", env=environment(NO_COLOR="1"))
+    # The limit is that of the plan, with the head as it is used and the states.
+    limit = re.search(r"bandwidth ([\d.]+) GB/s .* at most ([\d.]+) tok/s at ([\d.]+) MB/token", done.stdout)
+    bandwidth, speed, megabytes = map(float, limit.groups())
+    assert megabytes == pytest.approx(token_bytes(done.stdout) / 1e6, abs=0.02)
+    assert speed == pytest.approx(1e3 * bandwidth / megabytes, rel=0.01)
     for part in ["machine", "bandwidth", "NO_COLOR=1", "self test passed", "template"]:
         assert part in done.stdout
 

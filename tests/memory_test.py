@@ -103,6 +103,15 @@ def test_a_context_that_does_not_fit_is_refused_with_the_plan(sparkling, checkpo
     assert "expected at most 67108864 bytes" in done.stderr and "for 1048576 tokens" in done.stderr
 
 
+def test_a_refusal_names_what_would_do(sparkling):
+    """Nobody asked for a context: the need is that of the least one, not of the model's longest."""
+    ask = ("run", "-p", "x", "--memory")
+    found = re.search(r"found a need of ([0-9]+) .* for ([0-9]+) tokens", sparkling(*ask, "20MiB", status=3).stderr)
+    need, tokens = map(int, found.groups())
+    assert f"context cut to {tokens} tokens" in sparkling(*ask, need + 4096).stderr
+    sparkling(*ask, need - 4096, status=3)
+
+
 def test_a_context_beyond_the_machine_is_refused_before_it_is_used(sparkling, checkpoint):
     """Without --memory too: pages are taken as they are written, so nothing would be said until the kernel kills somebody."""
     done = sparkling("bench", checkpoint, "--context", 1 << 30, "--in", 8, "--out", 2, status=3)

@@ -36,7 +36,6 @@ struct Doctor {
   std::string why;
   double bandwidth = 0;  // bytes/s
   int64_t weight_bytes = 0;
-  int64_t token_bytes = 0;
   std::vector<std::pair<std::string, std::string>> switches;
   TemplateReport chat;
   SelfTest test;
@@ -120,9 +119,10 @@ std::string report_text(const Doctor& d) {
   for (const std::string& note : d.notes) out += cat("          ", note, "\n");
   out += cat("uses      ", d.backend, "\n          ", d.why, "\n");
   out += cat("bandwidth ", show_fixed(d.bandwidth / 1e9, 1), " GB/s read by these threads");
-  if (d.token_bytes > 0 && d.bandwidth > 0) {
-    out += cat(": at most ", show_fixed(d.bandwidth / static_cast<double>(d.token_bytes), 1),
-               " tok/s at ", show_fixed(static_cast<double>(d.token_bytes) / 1e6, 2), " MB/token");
+  if (d.test.token_bytes > 0 && d.bandwidth > 0) {
+    const auto token_bytes = static_cast<double>(d.test.token_bytes);
+    out += cat(": at most ", show_fixed(d.bandwidth / token_bytes, 1), " tok/s at ",
+               show_fixed(token_bytes / 1e6, 2), " MB/token");
   }
   out += "\nswitches  ";
   if (d.switches.empty()) out += "none in the environment";
@@ -159,7 +159,7 @@ std::string report_json(const Doctor& d) {
                      {"read_bandwidth_gb_s", d.bandwidth / 1e9}};
   root["model"] = {{"name", d.model},
                    {"weight_bytes", d.weight_bytes},
-                   {"bytes_per_token", d.token_bytes},
+                   {"bytes_per_token", d.test.token_bytes},
                    {"notes", d.notes}};
   root["backend"] = {{"description", d.backend}, {"why", d.why}};
   Json switches = Json::object();
@@ -220,7 +220,6 @@ int verb_doctor(const Options& options) {
     d.model = model.name;
     d.notes = inspection.notes;
     d.weight_bytes = inspection.sizes.weight_bytes;
-    d.token_bytes = inspection.token_bytes();
   }
   d.why = reason(options.model);
   d.test = self_test(options.model, d.weight_bytes);

@@ -108,6 +108,8 @@ SelfTest self_test(const ModelOptions& options, int64_t weight_bytes) {
   asked.context = kTokens;
   const std::unique_ptr<Engine> used = start_engine(model, options, asked);
   result.plan = used->plan_text();
+  // A recurrent state is read and written.
+  result.token_bytes = used->sizes().pass_weight_bytes() + 2 * used->sizes().recurrent_bytes;
   result.proofs = used->proofs();
   return result;
 }

@@ -18,6 +18,7 @@ struct SelfTest {
   std::string backend;        // description of the back end under test
   double read_bandwidth = 0;  // bytes/s of its threads
   std::string plan;           // of the engine as the options ask for it
+  int64_t token_bytes = 0;    // of it, for a decoded token without drafts: weights and states
   std::vector<Proof> proofs;  // its known-answer tests, all passed
 };
 // Error(kResource) when an optimisation fails its proof or a --require.

@@ -53,7 +53,11 @@ MemoryPlan plan_memory(const ModelConfig& config, const TensorSet& tensors,
   const int64_t fits =
       room > fixed ? std::min((room - fixed) * 4096 / std::max<int64_t>(per_token, 1), plan.context)
                    : 0;
-  constexpr int64_t kUseful = 64;  // below one prefill chunk a session is of no use
+  constexpr int64_t kUseful = 64;            // below one prefill chunk a session is of no use
+  if (!options.context && fits < kUseful) {  // what would do, not what was not asked for
+    plan.context = std::min(kUseful, plan.context);
+    plan.caches = caches(plan.context);
+  }
   if (options.context || fits < kUseful)
     fail_resource("memory limit: expected at most ", plan.limit, " bytes, found a need of ",
                   plan.total(), " (", plan.text(), ")");

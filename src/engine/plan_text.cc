@@ -78,12 +78,6 @@ std::string megabytes(int64_t bytes) {
 
 std::string plan_text(const Model& model, const Backend& backend, const EngineOptions& options,
                       const ModelSizes& sizes) {
-  int64_t weights = model.head.bytes();
-  for (int c = 0; c < kComponents; ++c) {
-    const auto component = static_cast<Component>(c);
-    if (component != Component::kHead && component != Component::kMtp)
-      weights += sizes.component_token_bytes[c];
-  }
   std::string out = cat("back end: ", backend.description());
   out += cat("\nexperts: ", experts_text(model, backend));
   out += cat("\nhead: ", format_name(model.head.format()), ", ", mib(model.head.bytes()),
@@ -95,7 +89,7 @@ std::string plan_text(const Model& model, const Backend& backend, const EngineOp
       "rows are folded";
   out += cat("\nfused blocks: ", model.plan.text.empty() ? "none" : model.plan.text);
   // A recurrent state is read and written.
-  out += cat("\nbytes per token: ", megabytes(weights), " of weights + ",
+  out += cat("\nbytes per token: ", megabytes(sizes.pass_weight_bytes()), " of weights + ",
              megabytes(2 * sizes.recurrent_bytes), " of recurrent state");
   return out;
 }

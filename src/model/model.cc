@@ -169,6 +169,13 @@ Model load_model(const ModelConfig& config, const TensorSet& tensors, Backend& b
   return model;
 }
 
+int64_t ModelSizes::pass_weight_bytes() const {
+  int64_t sum = 0;
+  for (int c = 0; c < kComponents; ++c)
+    if (static_cast<Component>(c) != Component::kMtp) sum += component_token_bytes[c];
+  return sum;
+}
+
 ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors) {
   const ModelShape& s = config.shape;
   ModelSizes sizes;

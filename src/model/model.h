@@ -128,6 +128,9 @@ struct ModelSizes {
   int64_t recurrent_bytes = 0;               // float recurrent state
   int64_t conv_bytes = 0;                    // float conv tails
   int64_t state_bytes = 0;                   // both
+
+  // Weights that a decoded token without drafts reads.
+  int64_t pass_weight_bytes() const;
 };
 ModelSizes model_sizes(const ModelConfig& config, const TensorSet& tensors);
 
