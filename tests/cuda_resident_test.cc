@@ -33,8 +33,9 @@ struct Run {
 };
 
 struct Stack {
-  Stack(const ModelShape& s, int layers, int blocks, Format router = Format::kBf16)
-      : shape(s), v(s, test::Family::kCuda, MoeKernel::kPacked, blocks) {
+  Stack(const ModelShape& s, int layers, int blocks, Format router = Format::kBf16,
+        Resident resident = Resident::kOn)
+      : shape(s), v(s, test::Family::kCuda, MoeKernel::kPacked, blocks, resident) {
     const int64_t n = s.heads * s.head_dim;
     const auto normal = [&](int64_t, int64_t) { return v.normal(); };
     const auto near_one = [&](int64_t, int64_t) { return 1 + 0.1 * v.normal(); };
@@ -252,6 +253,17 @@ TEST(CudaResident, OtherTapsAndRouters) {
               {kBoth});
 }
 
+TEST(CudaResident, ThePlanSaysWhetherBlocksStay) {
+  const auto text = [](const ModelShape& shape) {
+    return Verbs(shape, test::Family::kCuda).backend(1).plan().text;
+  };
+  EXPECT_NE(text(layer_shape(128, 4)).find(", KDA layers of one row by blocks that stay"),
+            std::string::npos);
+  ModelShape narrow = layer_shape(128, 4);
+  narrow.hidden = 256;
+  EXPECT_NE(text(narrow).find("no blocks that stay"), std::string::npos);
+}
+
 TEST(CudaResident, HalvesOfLayersBesideVerbs) {
   Stack stack(layer_shape(128, 4), 4, 8);
   expect_same(stack, {{StepKind::kDecode, 0}, {StepKind::kVerify, 0}},
@@ -261,6 +273,16 @@ TEST(CudaResident, HalvesOfLayersBesideVerbs) {
 TEST(CudaResident, ReplayedRoutes) {
   Stack stack(layer_shape(128, 4), 2, 1);
   expect_same(stack, {{StepKind::kDecode, 0}}, {kBoth, kBoth}, true);
+}
+
+TEST(CudaResident, TimedLayersAreTheSameAndSayWhereTimeGoes) {
+  Stack stack(layer_shape(128, 4), 4, 8, Format::kBf16, Resident::kTimed);
+  expect_same(stack, {{StepKind::kDecode, 0}}, {kBoth, kBoth, kBoth, kBoth});
+  const std::string times = stack.v.backend(1).own_times();
+  for (const char* phase : {" us a layer; norm and first products ", "; KDA ", "; down, sum "})
+    EXPECT_NE(times.find(phase), std::string::npos) << times;
+  Stack untimed(layer_shape(128, 4), 1, 1);
+  EXPECT_EQ(untimed.v.backend(1).own_times(), "");
 }
 
 // ---- what goes through the ring ----

@@ -259,6 +259,7 @@ step bench-flash-42-sampled bench.txt 90 "$sparkling" bench $flash $short --draf
 step bench-flash-42-host-sampler bench.txt 90 env SPARKLING_SAMPLER=host "$sparkling" bench $flash $short --draft 0
 step bench-flash-42-composed bench.txt 90 env SPARKLING_FUSE=off "$sparkling" bench $flash $short --draft 0
 step bench-flash-42-resident bench.txt 90 env SPARKLING_RESIDENT=on "$sparkling" bench $flash $short --draft 0
+step bench-flash-42-timed bench.txt 90 env SPARKLING_RESIDENT=timed "$sparkling" bench $flash $short --draft 0
 step bench-flash-42-single bench.txt 90 env SPARKLING_GRAPHS=off "$sparkling" bench $flash $short --draft 0
 step bench-tiny bench.txt 90 "$sparkling" bench --backend cuda --synthetic ling-3.0-tiny --lm-head fp8 $short --draft 0
 step bench-flash-42-ladder bench.txt 120 "$sparkling" bench --ladder --backend cuda --synthetic ling-3.0-flash --simulate-acceptance 2.68 $short

@@ -162,6 +162,9 @@ class Backend {
   virtual void sample(const Rows& logits, const SamplerParams& params, int64_t offset,
                       const Ints& ids, const Ints& failed);
 
+  // Times that the back end has taken of its own work, in words; empty: none.
+  virtual std::string own_times() { return {}; }
+
   // ---- fused blocks ----
   virtual FusionPlan plan() const { return {}; }
   virtual void fused(Block block, const Layer& layer, const LayerState& state, const Scratch& t);
@@ -170,6 +173,9 @@ class Backend {
   static const Weight& weight_of(const LmHead& head) { return head.weight_; }
   static LmHead head_of(const Weight& weight);  // for decorators, which hold two of everything
 };
+
+// On a device: layers of one row by blocks that stay, which may take their own times.
+enum class Resident : uint8_t { kOff, kOn, kTimed };
 
 // ---- factories: the only thing that engine and cli know of the back ends ----
 struct BackendOptions {
@@ -185,7 +191,7 @@ struct BackendOptions {
   bool graphs = true;          // on a device: what is launched again in the same way, in one call
   bool device_sampler = true;  // on a device: tokens are chosen there where it can
   bool fuse = true;            // on a device: launches that do several verbs' work
-  bool resident = false;       // on a device: layers of one row by blocks that stay
+  Resident resident = Resident::kOff;
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

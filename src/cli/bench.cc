@@ -197,8 +197,12 @@ BenchRow BenchEngine::run(const std::string& name, const BenchWork& work, bool s
 }
 
 ResultTable result_frame(const Options& options, BenchEngine& engine, const Clocks& before) {
-  return result_frame(options, engine.name(), engine.weights(),
-                      engine.engine().backend().description(), before);
+  Backend& backend = engine.engine().backend();
+  ResultTable table =
+      result_frame(options, engine.name(), engine.weights(), backend.description(), before);
+  if (std::string times = backend.own_times(); !times.empty())
+    table.notes.emplace_back("phases", std::move(times));
+  return table;
 }
 
 ResultTable result_frame(const Options& options, const std::string& model,

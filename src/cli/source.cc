@@ -224,6 +224,15 @@ bool device_switch(const char* name, std::string_view yes, std::string_view no) 
   return value == yes;
 }
 
+Resident resident_switch() {
+  const char* const name = "SPARKLING_RESIDENT";
+  const char* set = std::getenv(name);
+  const std::string_view value = set == nullptr ? "off" : set;
+  if (value != "off" && value != "on" && value != "timed")
+    fail_usage(name, ": expected off, on or timed, found ", value);
+  return value == "off" ? Resident::kOff : value == "on" ? Resident::kOn : Resident::kTimed;
+}
+
 // Caches are cut to it, and what does not fit is refused with the plan before anything is taken.
 // Of a GPU of its own a process may plan with 95 %, as modules and page tables take some; of memory
 // that is the system's too with 80 %. Others may hold part of it.
@@ -263,7 +272,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.device.threads = options.threads;
   engine.device.graphs = device_switch("SPARKLING_GRAPHS", "on", "off");
   engine.device.fuse = device_switch("SPARKLING_FUSE", "on", "off");
-  engine.device.resident = !device_switch("SPARKLING_RESIDENT", "off", "on");
+  engine.device.resident = resident_switch();
   engine.device.device_sampler = device_switch("SPARKLING_SAMPLER", "device", "host");
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;

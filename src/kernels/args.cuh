@@ -504,11 +504,20 @@ constexpr ExchangePlaces exchange_places(int n, int hidden, int experts, int sha
 // Layers use three memories in turns: one that they write and read, one of the layer before, whose
 // sum is read still, and one that is made absent for the next layer.
 constexpr int kExchangeTurns = 3;
+// What the timed form leaves: a block's clock where phases end, and both clocks at its start and
+// end, which tell cycles from nanoseconds.
+enum Phase : int { kPhaseIn, kPhaseKda, kPhaseOut, kPhaseRoute, kPhaseUp, kPhaseDown, kPhases };
+struct BlockClocks {
+  i64 cycles[2], nanoseconds[2];
+  i64 begin[kMostLayers];
+  i64 end[kMostLayers][kPhases];
+};
 struct ResidentArgs {
   const LayerArgs* layer[kMostLayers];
-  float* exchange;  // [kExchangeTurns, places.floats]: the memory of `turn` is absent
-  int* turn;        // of the first layer; left as the next launch needs it
-  int* arrived;     // blocks, at all meetings; 0 between launches
+  float* exchange;      // [kExchangeTurns, places.floats]: the memory of `turn` is absent
+  int* turn;            // of the first layer; left as the next launch needs it
+  int* arrived;         // blocks, at all meetings; 0 between launches
+  BlockClocks* clocks;  // [blocks], of the timed form
   ExchangePlaces places;
   int count;
   int unused = 0;

@@ -122,9 +122,28 @@ SPK_DEVICE void make_absent(float* memory, int floats) {
     reinterpret_cast<uint4*>(memory)[i] = absent;
 }
 
+SPK_DEVICE i64 cycles_now() {
+#if defined(__CUDA_ARCH__)
+  i64 now;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(now));
+  return now;
+#else
+  return emulated_clock();
+#endif
+}
+SPK_DEVICE i64 nanoseconds_now() {
+#if defined(__CUDA_ARCH__)
+  i64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+#else
+  return emulated_clock();
+#endif
+}
+
 // Grid: a block a multiprocessor, all running at once; kResidentThreads threads, kResidentShared
-// bytes. F: format of the routers, D: head_dim, K: taps.
-template <int F, int D, int K>
+// bytes. F: format of the routers, D: head_dim, K: taps. kTimed: leaves clocks.
+template <int F, int D, int K, bool kTimed>
 __global__ void __launch_bounds__(kResidentThreads, 1)
     resident(const __grid_constant__ ResidentArgs a) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -157,6 +176,12 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   }
   wait_for_previous();
   int turn = *a.turn;
+  const auto note_clocks = [&](int which) {
+    if (!kTimed || thread_now() != 0) return;
+    a.clocks[block].cycles[which] = cycles_now();
+    a.clocks[block].nanoseconds[which] = nanoseconds_now();
+  };
+  note_clocks(0);
   const auto turn_behind = [&](int ahead) { return (turn + ahead) % kExchangeTurns; };
   const auto memory_of = [&](int of) { return a.exchange + of * places.floats; };
 
@@ -167,6 +192,10 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     const ExpertsArgs& e = l.e;
     const KdaBlockArgs& kda = l.kda;
     const bool more = at + 1 < a.count;
+    const auto note_end = [&](Phase phase) {
+      if (kTimed && thread_now() == 0) a.clocks[block].end[at][phase] = cycles_now();
+    };
+    if (kTimed && thread_now() == 0) a.clocks[block].begin[at] = cycles_now();
     float* const posted = memory_of(turn);
     const float* const sum_before = memory_of(turn_behind(kExchangeTurns - 1)) + places.sum;
     const Exchange tiles_to{posted, at > 0 ? sum_before : l.behind.x.data};
@@ -190,6 +219,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     __syncthreads();
     if (more && thread_now() == 0) ask_for_list(1 - which);
     used = run_tiles(which, kStageIn, used, tiles_to, places);
+    note_end(kPhaseIn);
     // ---- KDA ----
     const bool alone = blocks == 1;  // it has all units; else a block has one at most
     if (warp_now() == kResidentWarps - 1)
@@ -223,6 +253,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     }
     make_absent(memory_of(turn_behind(1)), places.floats);
     __syncthreads();
+    note_end(kPhaseKda);
     // ---- output projection ----
     Mix::gated_norm(kda, posted + places.mixed, posted + places.products + 4 * (kda.heads * D),
                     reinterpret_cast<float*>(m.scratch));
@@ -231,6 +262,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     stage_row<Made::kOwn>(reinterpret_cast<float*>(m.scratch), l.out.w.cols / kTileStep);
     __syncthreads();
     used = run_tiles(which, kStageOut, used, tiles_to, places);
+    note_end(kPhaseOut);
     if (l.feeds) {
       // ---- addition, norm, router, the shared expert's first products ----
       used = norm_through_ring(which, l.behind, posted + places.residual, true, used);
@@ -242,6 +274,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       stage_row<Made::kOwn>(m.row, e.hidden / kTileStep, kQuantise, kResidentWarps - kQuantise);
       __syncthreads();
       used = run_tiles(which, kStageShared, used, tiles_to, places);
+      note_end(kPhaseRoute);
       // ---- the choice, gate and up ----
       const float bias = bias_of(l.route);
       const DownRows down(e);
@@ -257,6 +290,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       used += (taken - used % kResidentSlots + kResidentSlots) % kResidentSlots;
       if (warp_now() == kResidentWarps - 1) weigh_row(l.route, m.slots, choice, m.weights);
       __syncthreads();
+      note_end(kPhaseUp);
       // ---- down, sum, addition ----
       if (rows > 0) down.ask(e, row, rows, source);
       if (more && warp_now() == 0) {
@@ -311,7 +345,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     }
     turn = turn_behind(1);
     __syncthreads();
+    note_end(kPhaseDown);
   }
+  note_clocks(1);
   let_next_start();
   if (meets() && meeting.leave()) *a.turn = turn;
 #endif

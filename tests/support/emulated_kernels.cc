@@ -47,7 +47,8 @@ EmulatedKernel call(void (*kernel)(Args)) {
   SPK_KERNEL(packed_down<s, 4>), SPK_KERNEL(packed_down<s, 8>)
 #define SPK_TILES(f) \
   SPK_KERNEL(tiles<f, 1>), SPK_KERNEL(tiles<f, 2>), SPK_KERNEL(tiles<f, 4>), SPK_KERNEL(tiles<f, 8>)
-#define SPK_RESIDENT(f, d) SPK_KERNEL(resident<f, d, 2>), SPK_KERNEL(resident<f, d, 4>)
+#define SPK_RESIDENT(f, d) \
+  SPK_KERNEL(resident<f, d, 2, false>), SPK_KERNEL(resident<f, d, 4, false>)
 #define SPK_HEAD_DIM(d)                                \
   SPK_KERNEL(norm_gate<d>), SPK_KERNEL(kda_gate<d>);   \
   SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>);  \
@@ -67,6 +68,7 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_KERNEL(front<0, 256>), SPK_KERNEL(front<0, 512>);
     SPK_KERNEL(front<1, 256>), SPK_KERNEL(front<1, 512>);
     SPK_RESIDENT(0, 64), SPK_RESIDENT(0, 128), SPK_RESIDENT(1, 64), SPK_RESIDENT(1, 128);
+    SPK_KERNEL(resident<1, 128, 4, true>);
     SPK_TILES(2);
     SPK_TILES(5);
     SPK_EXPERTS(0, 0);

@@ -69,13 +69,14 @@ Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe, PrecisionMode 
   open(std::move(tested));
 }
 
-Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe, int multiprocessors)
+Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe, int multiprocessors,
+             Resident resident)
     : shape_(shape) {
   std::vector<std::unique_ptr<Backend>> tested;
   if (family == Family::kCuda) {
     BackendOptions options;
     options.moe = moe;
-    options.resident = true;
+    options.resident = resident;
     tested = make_tested_cuda_backends(options, multiprocessors);
   } else {
     for (const std::string& isa : available_isas())

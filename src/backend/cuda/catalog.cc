@@ -119,8 +119,8 @@ bool has_resident(const ModelShape& s) {
          s.heads * s.head_dim <= gpu::kResidentColumns && s.top_k <= gpu::kResidentSlotsOfChoice &&
          s.experts <= gpu::kResidentThreads;
 }
-KernelName resident_kernel(const ModelShape& s, Format router) {
-  return instance("resident", "resident", router, s.head_dim, s.conv_kernel);
+KernelName resident_kernel(const ModelShape& s, Format router, bool timed) {
+  return instance("resident", "resident", router, s.head_dim, s.conv_kernel, truth(timed));
 }
 KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number) {
   return instance(header, name, number);
@@ -133,7 +133,7 @@ int64_t row_bucket(int64_t n) {
 }
 
 std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const WeightUse> weights,
-                                         bool resident) {
+                                         Resident resident) {
   std::vector<KernelSpec> specs;
   // Of the shared experts; their kernels are those of the routed ones where the two join.
   Format shared_up = Format::kF32, shared_down = Format::kF32;
@@ -172,7 +172,8 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
         add(specs, plain_kernel("packed", name));
     if (contains(w.name, ".mlp.gate.") && has_front(w.format, w.cols, s.experts)) {
       add(specs, front_kernel(w.format, gpu::route_threads(static_cast<int>(s.experts))));
-      if (resident && has_resident(s)) add(specs, resident_kernel(s, w.format));
+      if (resident != Resident::kOff && has_resident(s))
+        add(specs, resident_kernel(s, w.format, resident == Resident::kTimed));
     }
     if (contains(w.name, "kv_b_proj")) {
       add(specs, absorb_kernel(w.format));
@@ -237,6 +238,7 @@ std::string agreement_checks() {
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kSumNormThreads), SPK_CONSTANT(kSumNormColumns),
       SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
   SPK_CONSTANT(kResidentThreads), SPK_CONSTANT(kResidentShared), SPK_CONSTANT(kMostLayers);
+  SPK_SIZE(BlockClocks);
   SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
   SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kSharedTiles), SPK_CONSTANT(kPiece),
       SPK_CONSTANT(kPiecesPerBlock);

@@ -18,7 +18,7 @@ namespace spk::cuda {
 // Which instantiation of which kernel, as a launch names it: without a string, because a decode
 // step has about a thousand launches and its kernels were spelled out before.
 struct KernelName {
-  static constexpr int kMost = 3;
+  static constexpr int kMost = 4;
   static constexpr int64_t kNo = -1, kYes = -2;  // arguments that are truth values
 
   std::string_view header, name;  // of static storage: "moe", "expert_up"
@@ -61,7 +61,7 @@ bool has_kda_block(const ModelShape& shape);
 // Whether whole layers of one row run by blocks that stay (resident.cuh), as far as the shape
 // decides it, and the kernel for a format of the routers.
 bool has_resident(const ModelShape& shape);
-KernelName resident_kernel(const ModelShape& shape, Format router);
+KernelName resident_kernel(const ModelShape& shape, Format router, bool timed);
 // One without arguments ("rows", "swiglu"), or with one number ("kda", "kda_rows", 128).
 KernelName plain_kernel(std::string_view header, std::string_view name, int64_t number = 0);
 
@@ -72,7 +72,8 @@ int64_t row_bucket(int64_t n);
 // The role of a stored matrix is found by its name: a wrong guess costs compiling later, nothing
 // else.
 std::vector<KernelSpec> kernels_of_model(const ModelShape& shape,
-                                         std::span<const WeightUse> weights, bool resident = false);
+                                         std::span<const WeightUse> weights,
+                                         Resident resident = Resident::kOff);
 
 // Text put in front of every program: sizes and constants as this compiler sees them.
 std::string agreement_checks();

@@ -98,6 +98,7 @@ class CudaBackend final : public Backend {
               const Ints& failed) override;
 
   FusionPlan plan() const override;
+  std::string own_times() override;
   void fused(Block block, const Layer& layer, const LayerState& state, const Scratch& t) override;
 
  private:
@@ -274,6 +275,8 @@ class CudaBackend final : public Backend {
   std::unordered_map<const void*, KnownLayers> known_layers_;
   DevicePointer layer_memory_ = 0;
   int64_t layers_there_ = 0;
+  DevicePointer clocks_ = 0;                        // of the timed form
+  int timed_layers_ = 0;                            // of its last launch
   DevicePointer exchange_ = 0, exchange_turn_ = 0;  // as ResidentArgs has them
 };
 

@@ -35,6 +35,9 @@ FusionPlan CudaBackend::plan() const {
   plan.text = cat(kda ? "KDA by heads from convolution to gated norm, " : "",
                   "MLA's queries with its cache, values with their gates, routes with the items of "
                   "experts, their sum with the norm behind it");
+  if (options_.resident != Resident::kOff)
+    plan.text += stays() ? ", KDA layers of one row by blocks that stay"
+                         : "; no blocks that stay on this device with this shape";
   return plan;
 }
 

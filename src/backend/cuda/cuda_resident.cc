@@ -7,7 +7,9 @@
 #include "base/types.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace spk::cuda {
@@ -29,6 +31,12 @@ bool is_tiled(const Weight& w, int64_t rows, int64_t cols) {
          cols % gpu::kTileStep == 0 && cols <= gpu::kResidentColumns;
 }
 
+std::string tenths(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", x);
+  return text;
+}
+
 gpu::ExchangePlaces places_of(const ModelShape& s) {
   return gpu::exchange_places(static_cast<int>(s.heads * s.head_dim), static_cast<int>(s.hidden),
                               static_cast<int>(s.experts), static_cast<int>(s.shared_dim),
@@ -42,8 +50,8 @@ bool CudaBackend::stays() const {
   // Blocks that share a head have one unit each, or one block has all.
   const int64_t blocks = device_->info().multiprocessors;
   const int64_t units = shape_.heads * shape_.head_dim * gpu::kKdaSlices / gpu::kResidentThreads;
-  return options_.fuse && options_.resident && has_resident(shape_) && device_->info().overlaps &&
-         (blocks == 1 || units <= blocks) &&
+  return options_.fuse && options_.resident != Resident::kOff && has_resident(shape_) &&
+         device_->info().overlaps && (blocks == 1 || units <= blocks) &&
          device_->info().shared >= gpu::kResidentShared + kStatic;
 }
 
@@ -228,9 +236,46 @@ void CudaBackend::launch_resident() {
   a.arrived = pointer_to<int>(rows_routed_);
   // Not by launch(), which would let a norm that waits for these layers go first.
   ++counters_.joins;
-  device_->launch(kernel_id(resident_kernel(shape_, resident_router_)),
+  const bool timed = options_.resident == Resident::kTimed;
+  if (timed && !clocks_)
+    clocks_ = take(static_cast<size_t>(device_->info().multiprocessors) * sizeof(gpu::BlockClocks),
+                   "clocks");
+  a.clocks = pointer_to<gpu::BlockClocks>(clocks_);
+  timed_layers_ = a.count;
+  device_->launch(kernel_id(resident_kernel(shape_, resident_router_, timed)),
                   {device_->info().multiprocessors, 1, 1, gpu::kResidentShared},
                   gpu::kResidentThreads, &a, sizeof a);
+}
+
+// Of the last launch, by layers that have one in front of them and one behind.
+std::string CudaBackend::own_times() {
+  if (!clocks_ || timed_layers_ < 3) return {};
+  std::vector<gpu::BlockClocks> blocks(static_cast<size_t>(device_->info().multiprocessors));
+  const size_t bytes = blocks.size() * sizeof(gpu::BlockClocks);
+  wait();
+  device_->download(blocks.data(), clocks_, {bytes, 1, bytes, bytes});
+  constexpr const char* kNames[gpu::kPhases] = {
+      "norm and first products", "KDA",        "output projection",
+      "norm, router, shared",    "choice, up", "down, sum"};
+  double mean[gpu::kPhases] = {}, most[gpu::kPhases] = {}, all = 0;
+  for (const gpu::BlockClocks& b : blocks) {
+    const double cycles = static_cast<double>(b.cycles[1] - b.cycles[0]);
+    const double us =
+        cycles > 0 ? static_cast<double>(b.nanoseconds[1] - b.nanoseconds[0]) / cycles / 1e3 : 0;
+    for (int p = 0; p < gpu::kPhases; ++p) {
+      double sum = 0;
+      for (int l = 1; l + 1 < timed_layers_; ++l)
+        sum += static_cast<double>(b.end[l][p] - (p > 0 ? b.end[l][p - 1] : b.begin[l]));
+      sum *= us / (timed_layers_ - 2);
+      mean[p] += sum / static_cast<double>(blocks.size());
+      most[p] = std::max(most[p], sum);
+      all += sum / static_cast<double>(blocks.size());
+    }
+  }
+  std::string text = cat(tenths(all), " us a layer");
+  for (int p = 0; p < gpu::kPhases; ++p)
+    text += cat("; ", kNames[p], " ", tenths(mean[p]), ", at most ", tenths(most[p]));
+  return text;
 }
 
 }  // namespace spk::cuda
