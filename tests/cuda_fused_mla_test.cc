@@ -150,6 +150,12 @@ TEST(CudaFusedMla, OtherFormatsAndShapes) {
   expect_same(shape, Format::kBf16, passes);
   shape.q_lora = 64;
   expect_same(shape, Format::kFp8, passes);
+  ModelShape wide = shape;  // rows are shared out over four blocks
+  wide.latent = 512;
+  wide.rope = 64;
+  wide.rope_freq.resize(32, 0.01);
+  wide.nope = 128;
+  expect_same(wide, Format::kFp8, {{1, 0}, {6, 3}});
   shape.latent = 32;  // FP8 without whole steps of the matrix unit
   shape.rope = 16;
   shape.rope_freq.resize(8);

@@ -270,6 +270,15 @@ TEST(CudaResident, HalvesOfLayersBesideVerbs) {
               {kFeed, kMixer, kBoth, kNothing});
 }
 
+// The residual behind a launch whose last layer leaves its sum to other launches, or its experts.
+TEST(CudaResident, LaunchesEndAnywhere) {
+  for (const std::vector<int>& fused : std::vector<std::vector<int>>{
+           {kBoth, kMixer}, {kBoth, kBoth, kMixer, kBoth}, {kMixer, kBoth}}) {
+    Stack stack(layer_shape(128, 4), static_cast<int>(fused.size()), 8);
+    expect_same(stack, {{StepKind::kDecode, 0}, {StepKind::kVerify, 0}}, fused);
+  }
+}
+
 TEST(CudaResident, ReplayedRoutes) {
   Stack stack(layer_shape(128, 4), 2, 1);
   expect_same(stack, {{StepKind::kDecode, 0}}, {kBoth, kBoth}, true);

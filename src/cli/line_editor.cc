@@ -117,6 +117,9 @@ LineStatus LineEditor::read(const std::string& prompt, std::string& text) {
   bool complete = false;
   while (!complete) {
     int count = 0;
+    // The library would do it behind the prompt; a key in between went to the terminal's own
+    // editing, which makes Ctrl-D disappear.
+    el_set(impl_->line, EL_PREP_TERM, 1);
     const char* got = el_gets(impl_->line, &count);
     if (interrupted()) return LineStatus::kInterrupted;
     if (got == nullptr || count <= 0) {

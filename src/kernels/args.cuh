@@ -452,14 +452,14 @@ struct LayerArgs {
   const Piece* pieces;  // [blocks, piece_stride]
   i64 piece_stride;
   NormArgs before;  // y is not written; w null: x is behind the norm already
-  ProductsArgs in;  // q, k, v, f, gate; x is not looked at
+  ProductsArgs in;  // q, k, v, f, gate; x and y are not looked at
   Matrix beta;
-  KdaBlockArgs kda;  // b is not looked at
+  KdaBlockArgs kda;  // x, f, b, gate and o are not looked at
   Product out;
   NormArgs behind;  // the addition of o is the output projection's when it feeds on
   Matrix router;
-  RouteArgs route;
-  ExpertsArgs e;  // items are not looked at
+  RouteArgs route;  // scores are not looked at
+  ExpertsArgs e;    // weights, sizes and limits only
   unsigned long long* totals;
   unsigned long long expert_bytes;
   int feeds, adds;

@@ -4,8 +4,9 @@
 // and no load behind it: a number is there when it is read. (Lamport's way of the all-reduce
 // kernels of TensorRT-LLM, whose pattern is a negative zero.)
 //
-// A number stands for itself only: nothing else that its writer did may be taken for done. Memory
-// is made absent again by who knows that everyone has read it.
+// A number stands for itself, and for the loads of what it was made of, which have returned: no
+// other store of its writer may be taken for done. Memory is made absent again by who knows that
+// everyone has read it.
 #pragma once
 
 #include "kernels/common.cuh"

@@ -26,9 +26,9 @@ SPK_DEVICE void rotate(const float* x, float cosine, float sine, float* y) {
   y[1] = fmaf(odd, cosine, even * sine);
 }
 
-// Heads [first, end) of one row, by the block: the last columns of each, interleaved pairs.
-SPK_DEVICE void rotate_heads(const RopeArgs& a, int row, int first, int end) {
-  for (int t = first * a.half + threadIdx.x; t < end * a.half; t += kThreads) {
+// One row, by the block: the last columns of each head, interleaved pairs.
+SPK_DEVICE void rotate_heads(const RopeArgs& a, int row) {
+  for (int t = threadIdx.x; t < a.heads * a.half; t += kThreads) {
     const int h = t / a.half, j = t % a.half;
     float* x = row_at(a.q, row) + h * a.width + a.nope + 2 * j;
     rotate(x, row_of(a.cosine, row)[j], row_of(a.sine, row)[j], x);
@@ -38,7 +38,7 @@ SPK_DEVICE void rotate_heads(const RopeArgs& a, int row, int first, int end) {
 template <int = 0>
 __global__ void __launch_bounds__(kThreads) rope(const RopeArgs a) {
   start_after_previous();
-  rotate_heads(a, blockIdx.x, 0, a.heads);
+  rotate_heads(a, blockIdx.x);
 }
 
 // By the block: kv = [latent | key] of one row: the normed latent and the rotated key, at the row's
@@ -97,7 +97,16 @@ struct Absorption {
       }
     }
   }
-  // Rows [row0, row0 + n), behind load(first). `parts`: [kWarps, kAbsorbColumns].
+  // The first weights, and where there are more, their lines: before anything of this step is
+  // there.
+  SPK_DEVICE void begin() {
+    load(first);
+    const int behind = first + kAtOnce + static_cast<int>(threadIdx.x) % kWarp;
+    if (behind < last)
+      ask_for_line(a.w.codes + weight_row(behind) * a.w.row_bytes +
+                   static_cast<i64>(a.w.row_bytes) * first_column / a.latent);
+  }
+  // Rows [row0, row0 + n), behind begin(). `parts`: [kWarps, kAbsorbColumns].
   SPK_DEVICE void run(int row0, int n, float* parts) {
     float sum[kMaxRowsInvariant][kPerLane] = {};
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, c0 = column();
@@ -125,11 +134,12 @@ struct Absorption {
 #pragma unroll
         for (int k = 0; k < kAtOnce; ++k) q[k] = from[min(m0 + k, last - 1)];
 #pragma unroll
-        for (int k = 0; k < kAtOnce; ++k) {
-          if (m0 + k >= last) break;
+        for (int k = 0; k < kAtOnce; ++k)
 #pragma unroll
-          for (int j = 0; j < kPerLane; ++j) sum[i][j] = fmaf(q[k], w[k][j], sum[i][j]);
-        }
+          for (int j = 0; j < kPerLane; ++j) {  // no branch: it would part the loads of q
+            const float more = fmaf(q[k], w[k][j], sum[i][j]);
+            sum[i][j] = m0 + k < last ? more : sum[i][j];
+          }
       }
     }
 #pragma unroll
@@ -157,14 +167,14 @@ __global__ void __launch_bounds__(kThreads) absorb(const __grid_constant__ Absor
   SPK_SHARED(float, parts, kWarps* kAbsorbColumns);
   let_next_start();
   Absorption<F> of(a, blockIdx.y, static_cast<int>(blockIdx.x) * kAbsorbColumns);
-  of.load(of.first);
+  of.begin();
   wait_for_previous();
   const int row0 = blockIdx.z * kMaxRowsInvariant;
   of.run(row0, min(a.n - row0, kMaxRowsInvariant), parts);
 }
 
 // Up to kMaxRowsInvariant rows: rope, latent_append and absorb. Grid: (latent / kAbsorbColumns,
-// heads + 1); the blocks behind those of the heads append.
+// heads + 1); the blocks behind those of the heads append and rotate.
 template <int F>
 __global__ void SPK_MANY_REGISTERS latent_query(const __grid_constant__ LatentQueryArgs a) {
   SPK_SHARED(float, parts, kWarps* kAbsorbColumns);
@@ -172,14 +182,16 @@ __global__ void SPK_MANY_REGISTERS latent_query(const __grid_constant__ LatentQu
   const int h = blockIdx.y, n = a.absorb.n;
   if (h == a.absorb.heads) {
     wait_for_previous();
-    for (int row = blockIdx.x; row < n; row += gridDim.x) append_row(a.append, row);
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    for (int row = 0; row < n; ++row) {  // other columns of the queries than those absorbed
+      if (row % blocks == block) append_row(a.append, row);
+      if ((row + 1) % blocks == block) rotate_heads(a.rope, row);
+    }
     return;
   }
   Absorption<F> of(a.absorb, h, static_cast<int>(blockIdx.x) * kAbsorbColumns);
-  of.load(of.first);
+  of.begin();
   wait_for_previous();
-  // Other columns of the head than those that are absorbed.
-  for (int row = blockIdx.x; row < n; row += gridDim.x) rotate_heads(a.rope, row, h, h + 1);
   of.run(0, n, parts);
 }
 

@@ -12,7 +12,8 @@
 // ring is called.
 //
 // No block may be more than a layer ahead of another, or it would write where that one still reads.
-// So all meet once a layer, about: they arrive in its middle and look for the others at its end.
+// So all meet once a layer, about: they arrive in its middle and look for the others behind the
+// choice.
 //
 // The bits are those of the verbs: the same operations in the same order as rms_norm, tiles,
 // matvec, kda_block, route, the packed experts and expert_sum.
@@ -161,9 +162,10 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   const auto fetch_layer = [&](int l) {
     const uint4* const from = reinterpret_cast<const uint4*>(a.layer[l]);
     uint4* const to = reinterpret_cast<uint4*>(m.layers + l % 2);
-    static_assert(sizeof(LayerArgs) / 16 <= kResidentThreads, "");
-    if (thread_now() < static_cast<int>(sizeof(LayerArgs) / 16))
-      to[thread_now()] = from[thread_now()];
+    // By threads that look at no number of a norm: these loads come from far.
+    static_assert(sizeof(LayerArgs) / 16 <= kResidentThreads - kThreads, "");
+    const int word = thread_now() - kThreads;
+    if (word >= 0 && word < static_cast<int>(sizeof(LayerArgs) / 16)) to[word] = from[word];
   };
   start_arrivals(m.arrivals, kArrivals);
   fetch_layer(0);
@@ -182,7 +184,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     a.clocks[block].nanoseconds[which] = nanoseconds_now();
   };
   note_clocks(0);
-  const auto turn_behind = [&](int ahead) { return (turn + ahead) % kExchangeTurns; };
+  const auto turn_after = [&](int ahead) { return (turn + ahead) % kExchangeTurns; };
   const auto memory_of = [&](int of) { return a.exchange + of * places.floats; };
 
 #pragma unroll 1
@@ -197,7 +199,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     };
     if (kTimed && thread_now() == 0) a.clocks[block].begin[at] = cycles_now();
     float* const posted = memory_of(turn);
-    const float* const sum_before = memory_of(turn_behind(kExchangeTurns - 1)) + places.sum;
+    const float* const sum_before = memory_of(turn_after(kExchangeTurns - 1)) + places.sum;
     const Exchange tiles_to{posted, at > 0 ? sum_before : l.behind.x.data};
     // ---- norm and the first products ----
     using Mix = ResidentKda<D, K>;
@@ -205,7 +207,11 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     const int units = kda.heads * Mix::kUnits, own = blocks - 1 - block;
     const auto head_of = [](int unit) { return unit / Mix::kUnits; };
     const auto column_of = [](int unit) { return unit % Mix::kUnits * Mix::kColumns; };
-    if (own < units) Mix::read_early(kda, head_of(own), column_of(own));
+    if (own < units) {
+      ask_for_lines(l.beta.codes + head_of(own) * l.beta.row_bytes,
+                    static_cast<int>(l.beta.row_bytes));
+      Mix::read_early(kda, head_of(own), column_of(own));
+    }
     if (more) fetch_layer(at + 1);
     if (l.before.w) {
       used =
@@ -237,8 +243,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       if (unit != own) Mix::read_early(kda, head, column0);
       mix.read_state(kda, head, column0);
       if (kda.step->fold > 0) mix.fold(kda, head, column0);
-      __syncthreads();  // the row is read, where what is shared is kept
-      mix.run(kda, head, column0, m.outs[head], posted + places.products, posted + places.mixed);
+      mix.run(kda, head, column0, m.outs + head, posted + places.products, posted + places.mixed);
       if (!alone) break;
       __syncthreads();
       Mix::write_shared(kda, head, column0);
@@ -251,17 +256,17 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
                     min(share, bytes - block * share));
       ask_for_lines(l.route.bias, l.route.experts * static_cast<int>(sizeof(float)));
     }
-    make_absent(memory_of(turn_behind(1)), places.floats);
+    make_absent(memory_of(turn_after(1)), places.floats);
     __syncthreads();
     note_end(kPhaseKda);
     // ---- output projection ----
     Mix::gated_norm(kda, posted + places.mixed, posted + places.products + 4 * (kda.heads * D),
                     reinterpret_cast<float*>(m.scratch));
     __syncthreads();
-    if (own < units && !alone) Mix::write_shared(kda, head_of(own), column_of(own));
     stage_row<Made::kOwn>(reinterpret_cast<float*>(m.scratch), l.out.w.cols / kTileStep);
     __syncthreads();
     used = run_tiles(which, kStageOut, used, tiles_to, places);
+    if (own < units && !alone) Mix::write_shared(kda, head_of(own), column_of(own));
     note_end(kPhaseOut);
     if (l.feeds) {
       // ---- addition, norm, router, the shared expert's first products ----
@@ -289,6 +294,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       const int taken = min(down.slots(e), kResidentSlots);
       used += (taken - used % kResidentSlots + kResidentSlots) % kResidentSlots;
       if (warp_now() == kResidentWarps - 1) weigh_row(l.route, m.slots, choice, m.weights);
+      if (more && meets()) meeting.wait();
       __syncthreads();
       note_end(kPhaseUp);
       // ---- down, sum, addition ----
@@ -305,7 +311,6 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       act.groups = reinterpret_cast<unsigned*>(m.scratch + e.top_k * e.width);
       act.cols = e.width;
       constexpr int kStage = 4;  // warps, the last ones; the others quantise
-      if (more && meets()) meeting.wait();
       stage_row<Made::kAwaited>(posted + places.shared, e.shared_width / kTileStep,
                                 kResidentWarps - kStage, kStage);
       quantise_groups<Made::kAwaited>(posted + places.act, e.top_k * e.width / kQuantGroup,
@@ -323,9 +328,9 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
           sum += number_of(m.parts + lane_now() / kTileGroup * (kWarps * kTileGroup),
                            lane_now() % kTileGroup);
           if (l.adds) sum = before + sum;
-          if (more)
-            post(posted + places.sum + row + lane_now(), sum);
-          else
+          if (more) post(posted + places.sum + row + lane_now(), sum);
+          // For launches behind; a last layer that does not feed leaves the residual to them too.
+          if (!more || !m.layers[1 - which].feeds)
             (l.adds ? l.behind.x : l.behind.o).data[row + lane_now()] = sum;
         }
         row += kResidentDown;
@@ -343,7 +348,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       }
       if (more && warp_now() == 0) fill_ring(1 - which, used, kResidentSlots);
     }
-    turn = turn_behind(1);
+    turn = turn_after(1);
     __syncthreads();
     note_end(kPhaseDown);
   }

@@ -47,7 +47,9 @@ struct ResidentKda {
   static SPK_DEVICE int stream_of(int kind) { return kind == kV ? 2 : kind; }
   // What blocks of one head share (tails, records of inputs, keys and gates) is written by the last
   // of them, when all have read it: it keeps what it will write until it has seen the outputs of
-  // all, which they make behind their reading. One block that has all units reads them first.
+  // all. They are made of every number that the others have read there, so those loads have
+  // returned; a read that did not go into the outputs would not be safe. One block that has all
+  // units reads them first.
   static SPK_DEVICE bool writes(int column0) {
     return has_channel() && (kind_now() == kV || column0 + kColumns == D);
   }
@@ -67,12 +69,15 @@ struct ResidentKda {
       return;
     }
     const float* const taps = kind == kQ ? a.taps[0] : kind == kK ? a.taps[1] : a.taps[2];
+    const int fold = a.step->fold;
+    float value[kEarly];  // all are asked for before the first is stored
 #pragma unroll
-    for (int j = 0; j < K; ++j) early[j * kResidentThreads] = taps[channel * K + j];
+    for (int j = 0; j < K; ++j) value[j] = taps[channel * K + j];
 #pragma unroll
     for (int j = 0; j < kPast; ++j)
-      early[(K + j) * kResidentThreads] =
-          folded_tail<K>(a.tail, a.record_in, stream_of(kind), j, a.step->fold, channel);
+      value[K + j] = folded_tail<K>(a.tail, a.record_in, stream_of(kind), j, fold, channel);
+#pragma unroll
+    for (int j = 0; j < kEarly; ++j) early[j * kResidentThreads] = value[j];
   }
   SPK_DEVICE void read_state(const KdaBlockArgs& a, int head, int column0) {
     const int t = thread_now(), slice = t / kColumns, column = column0 + t % kColumns;
@@ -107,9 +112,10 @@ struct ResidentKda {
     __syncthreads();
   }
 
-  // Behind read_early, read_state, fold and a barrier. Awaits the head's products, of those of all
-  // heads, and posts its outputs. Leaves what write_shared() writes, behind a barrier too.
-  SPK_DEVICE void run(const KdaBlockArgs& a, int head, int column0, float beta,
+  // Behind read_early, read_state and fold. Awaits the head's products, of those of all heads, and
+  // posts its outputs. `beta`, shared, may be written until the first barrier, the row of the norm
+  // read. Leaves what write_shared() writes, behind a barrier.
+  SPK_DEVICE void run(const KdaBlockArgs& a, int head, int column0, const float* beta,
                       const float* products, float* mixed) {
     const Memory m = memory();
     const int t = thread_now(), slice = t / kColumns, column = column0 + t % kColumns;
@@ -162,7 +168,7 @@ struct ResidentKda {
     }
     m.parts[t] = seen;
     __syncthreads();
-    const float u = beta * (m.v[t % kColumns] - slices_of(m.parts, t % kColumns));
+    const float u = *beta * (m.v[t % kColumns] - slices_of(m.parts, t % kColumns));
     float out = 0.f;
 #pragma unroll
     for (int j = 0; j < kKeys / 4; ++j) {
@@ -174,14 +180,14 @@ struct ResidentKda {
     }
     __syncthreads();
     m.parts[t] = out;
+    __syncthreads();
+    if (slice == 0) post(mixed + head * D + column, slices_of(m.parts, t));
     if (verify) {
       if (slice == 0) row_at(a.record_u, 0)[head * D + column] = u;
     } else {
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) state[j * D] = s[j];
     }
-    __syncthreads();
-    if (slice == 0) post(mixed + head * D + column, slices_of(m.parts, t));
   }
   static SPK_DEVICE void write_shared(const KdaBlockArgs& a, int head, int column0) {
     if (!writes(column0)) return;
@@ -213,23 +219,27 @@ struct ResidentKda {
 #pragma unroll
       for (int j = 0; j < kPer; ++j) w[j] = a.o_norm[j * kWarp + lane];
       const auto load = [&](const float* from, float(&to)[kAtOnce][kPer]) {
-        bool there = true;
 #pragma unroll
         for (int h = 0; h < kAtOnce; ++h) {
           const int at = min(first + h * kResidentWarps, a.heads - 1) * D + lane;
 #pragma unroll
-          for (int j = 0; j < kPer; ++j) {
-            to[h][j] = look(from + at + j * kWarp);
-            there = there && is_there(to[h][j]);
-          }
+          for (int j = 0; j < kPer; ++j) to[h][j] = look(from + at + j * kWarp);
         }
-        return there;
       };
-      bool has_gates = false;
+      const auto missing = [](const float(&of)[kAtOnce][kPer]) {
+        unsigned some = 0;
+#pragma unroll
+        for (int h = 0; h < kAtOnce; ++h)
+#pragma unroll
+          for (int j = 0; j < kPer; ++j) some |= is_there(of[h][j]) ? 0u : 1u;
+        return some != 0;
+      };
+      load(gates, gate);
+      load(mixed, value);
       look_until([&] {
-        if (!has_gates) has_gates = load(gates, gate);
-        const bool has_values = load(mixed, value);
-        return has_gates && has_values;
+        if (missing(gate)) load(gates, gate);
+        if (missing(value)) load(mixed, value);
+        return !missing(gate) && !missing(value);
       });
 #pragma unroll
       for (int h = 0; h < kAtOnce; ++h) {

@@ -29,10 +29,10 @@ struct ResidentMemory {
   unsigned char* ring;
   Halves halves;
   float* parts;  // [2][teams][kWarps, kTileGroup]
-  float* row;    // behind the norm
+  float* row;    // behind the norm; then what ResidentKda keeps
   QuantRows quantised;
   unsigned char* scratch;
-  float* outs;     // [slots and the shared expert, kResidentDown]
+  float* outs;     // [slots and the shared expert, kResidentDown]; before, beta by heads
   int* slots;      // the choice
   float* weights;  // its weights
   float* down_scales;
@@ -129,13 +129,49 @@ SPK_DEVICE void stage_row(const float* x, int steps, int first_warp = 0,
   }
 }
 
-// Groups of x, one behind the other and aligned to 16 bytes, as quantise_group makes them: eight
-// lanes a group, four columns a lane, because a group a warp waits for its reductions.
+// Four groups as quantise_group makes them: eight lanes a group, four columns a lane, because a
+// group a warp waits for its reductions. Those past the end are not stored.
+constexpr int kQuantLanes = kQuantGroup / 4;
+SPK_DEVICE void quantise_turn(const float4& v, int first, int groups, signed char* codes,
+                              unsigned* words) {
+  constexpr int kLanes = kQuantLanes;
+  constexpr unsigned kFinite = 0x7f800000u, kSmallest = 27u << 23;
+  const int lane = thread_now() % kWarp;
+  const float of[4] = {v.x, v.y, v.z, v.w};
+  unsigned largest = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) largest = max_of(largest, __float_as_uint(of[k]) & 0x7fffffffu);
+#pragma unroll
+  for (int d = 1; d < kLanes; d *= 2)
+    largest = max_of(largest, __shfl_xor_sync(kAllLanes, largest, d));
+  const bool finite = largest < kFinite, some = finite && largest >= kSmallest;
+  const float top = __uint_as_float(some ? largest : 0x3f800000u);
+  const float inverse = some ? 127.f / top : 0.f;
+  unsigned packed = 0;
+  int sum = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const unsigned code = __float_as_uint((finite ? of[k] : 0.f) * inverse + kRound) & 255u;
+    packed |= code << (8 * k);
+    sum += static_cast<signed char>(code);
+  }
+#pragma unroll
+  for (int d = 1; d < kLanes; d *= 2) sum += __shfl_xor_sync(kAllLanes, sum, d);
+  const int group = first + lane / kLanes;
+  if (group < groups) {
+    reinterpret_cast<unsigned*>(codes)[group * kLanes + lane % kLanes] = packed;
+    if (lane % kLanes == 0) {
+      const float scale = some ? top / 127.f * .5f : 0.f;
+      words[2 * group] = finite ? __float_as_uint(scale) : 0x7fc00000u;
+      words[2 * group + 1] = static_cast<unsigned>(kRoundBits + kByteOffset * sum);
+    }
+  }
+}
+// Groups of x, one behind the other and aligned to 16 bytes.
 template <Made M>
 SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, unsigned* words,
                                 int first_warp = 0, int warps = kResidentWarps) {
-  constexpr int kLanes = 8, kAtOnce = kWarp / kLanes;
-  constexpr unsigned kFinite = 0x7f800000u, kSmallest = 27u << 23;
+  constexpr int kLanes = kQuantLanes, kAtOnce = kWarp / kLanes;
   const int lane = thread_now() % kWarp, warp = thread_now() / kWarp - first_warp;
   if (warp < 0 || warp >= warps) return;
   const auto load = [&](int first) {
@@ -143,47 +179,23 @@ SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, 
     const float4* const at = reinterpret_cast<const float4*>(x) + group * kLanes + lane % kLanes;
     return M == Made::kAwaited ? look(at) : *at;
   };
-  float4 v = load(warp * kAtOnce);
+  constexpr int kHeld = 4;  // turns whose loads go together
 #pragma unroll 1
-  for (int first = warp * kAtOnce; first < groups; first += warps * kAtOnce) {
-    float4 next = load(first + warps * kAtOnce);
-    if (M == Made::kAwaited)
-      look_until([&] {
-        if (is_there(v)) return true;
-        v = load(first);
-        next = load(first + warps * kAtOnce);  // together: they were made together
-        return is_there(v);
-      });
-    const float of[4] = {v.x, v.y, v.z, v.w};
-    unsigned largest = 0;
+  for (int first = warp * kAtOnce; first < groups; first += warps * kAtOnce * kHeld) {
+    float4 held[kHeld];
+    look_until([&] {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) largest = max_of(largest, __float_as_uint(of[k]) & 0x7fffffffu);
+      for (int k = 0; k < kHeld; ++k) held[k] = load(first + k * warps * kAtOnce);
+      unsigned missing = 0;
 #pragma unroll
-    for (int d = 1; d < kLanes; d *= 2)
-      largest = max_of(largest, __shfl_xor_sync(kAllLanes, largest, d));
-    const bool finite = largest < kFinite, some = finite && largest >= kSmallest;
-    const float top = __uint_as_float(some ? largest : 0x3f800000u);
-    const float inverse = some ? 127.f / top : 0.f;
-    unsigned packed = 0;
-    int sum = 0;
+      for (int k = 0; k < kHeld; ++k) missing |= is_there(held[k]) ? 0u : 1u;
+      return M == Made::kOwn || missing == 0;
+    });
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const unsigned code = __float_as_uint((finite ? of[k] : 0.f) * inverse + kRound) & 255u;
-      packed |= code << (8 * k);
-      sum += static_cast<signed char>(code);
+    for (int k = 0; k < kHeld; ++k) {
+      if (first + k * warps * kAtOnce >= groups) break;
+      quantise_turn(held[k], first + k * warps * kAtOnce, groups, codes, words);
     }
-#pragma unroll
-    for (int d = 1; d < kLanes; d *= 2) sum += __shfl_xor_sync(kAllLanes, sum, d);
-    const int group = first + lane / kLanes;
-    if (group < groups) {
-      reinterpret_cast<unsigned*>(codes)[group * kLanes + lane % kLanes] = packed;
-      if (lane % kLanes == 0) {
-        const float scale = some ? top / 127.f * .5f : 0.f;
-        words[2 * group] = finite ? __float_as_uint(scale) : 0x7fc00000u;
-        words[2 * group + 1] = static_cast<unsigned>(kRoundBits + kByteOffset * sum);
-      }
-    }
-    v = next;
   }
 }
 
@@ -198,16 +210,19 @@ SPK_DEVICE void norm_row(const NormArgs& a, const float* x, bool awaits, const f
   // the whole kernel.
   float value[kFrontHeld] = {};
   if (t < kThreads) {
+    // Past the end the last ones again: no load stands behind a branch or a test.
     look_until([&] {
-      bool there = true;
 #pragma unroll
       for (int j = 0; j < kFrontHeld; ++j)
-        if (j * kThreads < cols) {
-          value[j] = look(x + t + j * kThreads);
-          there = there && is_there(value[j]);
-        }
-      return there || !awaits;
+        value[j] = look(x + t + min(j * kThreads, cols - kThreads));
+      unsigned missing = 0;
+#pragma unroll
+      for (int j = 0; j < kFrontHeld; ++j) missing |= is_there(value[j]) ? 0u : 1u;
+      return missing == 0 || !awaits;
     });
+#pragma unroll
+    for (int j = 0; j < kFrontHeld; ++j)
+      if (j * kThreads >= cols) value[j] = 0.f;
     float squares = 0.f;
 #pragma unroll
     for (int j = 0; j < kFrontHeld; ++j) squares = fmaf(value[j], value[j], squares);

@@ -1,6 +1,6 @@
 // FP8 products of one row by blocks that stay: the tiles of tile.cuh, whose weights come through a
-// ring of slots in shared memory. The ring runs ahead of the products and of the meetings between
-// them, because weights depend on nothing.
+// ring of slots in shared memory. The ring runs ahead of the products and of what they await,
+// because weights depend on nothing.
 //
 // Two teams of eight warps take two tiles at a time. A tile is cut by rows into pieces that fit a
 // slot. The order of sums is that of tile.cuh.

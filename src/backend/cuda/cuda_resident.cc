@@ -79,6 +79,9 @@ bool CudaBackend::resident_kda(const Layer& layer, const LayerState& state, cons
   if ((!normed && !held) || t.h.rows != 1 || step_.kind == StepKind::kPrefill || !stays() ||
       resident_.size() == gpu::kMostLayers)
     return false;
+  // A launch has routers of one format.
+  if (!resident_.empty() && layer.is_moe && layer.moe.router.format != resident_router_)
+    return false;
   const Weight* const in[] = {&w.q, &w.k, &w.v, &w.f, &w.g};
   for (const Weight* const product : in)
     if (!is_tiled(*product, n, hidden)) return false;
@@ -214,9 +217,10 @@ void CudaBackend::place_pieces(gpu::LayerArgs& layer, KnownLayers& known) {
 // Absent numbers, and the first turn.
 void CudaBackend::place_exchange(size_t floats) {
   const std::vector<uint32_t> absent(floats, gpu::kAbsent);
-  exchange_ = take(floats * sizeof(float), "layers of one row");
   exchange_turn_ = take(sizeof(int), "layers of one row");
-  upload_bytes(exchange_, absent.data(), floats * sizeof(float));
+  const DevicePointer at = take(floats * sizeof(float), "layers of one row");
+  upload_bytes(at, absent.data(), floats * sizeof(float));
+  exchange_ = at;  // last: nothing is launched on a part of this
 }
 
 void CudaBackend::launch_resident() {
