@@ -222,6 +222,13 @@ def test_kernels_alone(bench):
     assert rows[0]["copies"] * rows[0]["bytes"] > 3e7 or rows[0]["copies"] == 8192
 
 
+def test_the_kernels_of_a_layers_experts(bench):
+    experts = bench("--kernel", "moe")["rows"]
+    assert [row["rows"] for row in experts] == [1, 2, 4, 8] and {row["name"] for row in experts} == {"moe"}
+    assert experts[0]["copies"] == 11, "all layers with experts: they fit a cache together"
+    assert experts[0]["bytes"] < experts[1]["bytes"] < experts[2]["bytes"] < 4 * experts[0]["bytes"], "rows share what they read"
+
+
 # ---- figures ----
 
 

@@ -53,6 +53,18 @@ def truth(sparkling, model):
     return sparkling("run", model, "--backend", "cpu", *ANSWER).stdout
 
 
+def test_kernels_alone_run_on_a_gpu(on_gpu, model):
+    rows = {}
+    for name in ("router", "moe"):
+        for row in json.loads(on_gpu("", "bench", model, "--backend", "cuda", "--kernel", name, "--format", "json").stdout)["rows"]:
+            rows.setdefault(row["name"], []).append(row)
+    for name, of_name in rows.items():
+        assert [row["rows"] for row in of_name] == [1, 2, 4, 8], name
+        # Waited for together, the same inputs each time: whole periods of 64 calls or more.
+        assert all(row["calls"] % row["copies"] == 0 and row["calls"] >= 4 * 64 for row in of_name), name
+        assert all(row["microseconds"] > 0 and row["bytes"] > 0 for row in of_name), name
+
+
 def counted(on_gpu, path, *arguments, orders="", **variables):
     """What a run that nothing disturbs asks of the driver, and its stdout."""
     done = on_gpu(f"count={path},{orders}".rstrip(","), *arguments, **variables)

@@ -252,6 +252,8 @@ short="--in 64 --out 64"
 step bench-flash-42 bench.txt 90 "$sparkling" bench -v $flash $short --draft 0 --require moe=packed
 step bench-flash-42-plain bench.txt 90 "$sparkling" bench $flash --moe plain $short --draft 0
 step bench-flash-42-1024 bench.txt 90 "$sparkling" bench $flash --in 1024 --out 64 --draft 0
+step bench-flash-42-depths bench.txt 150 "$sparkling" bench $flash --in 64 --out 64 --depth 1024,32768 --draft 0
+step bench-flash-kernels bench.txt 90 "$sparkling" bench --kernel $flash --layers 6
 step bench-flash-42-drafts bench.txt 90 "$sparkling" bench $flash $short --draft 3
 step bench-flash-42-simulated bench.txt 90 "$sparkling" bench $flash $short --simulate-acceptance 2.68
 step bench-flash-42-simulated-more bench.txt 90 "$sparkling" bench $flash $short --simulate-acceptance 3.9

@@ -77,6 +77,8 @@ class Backend {
   // Measured read bandwidth of this back end's memory by its own threads, bytes/s; measured once,
   // then remembered.
   virtual double read_bandwidth() = 0;
+  // Bytes of the last cache in front of the memory that holds weights.
+  virtual int64_t cache_bytes() const;
 
   // Host access, for tests, snapshots and results. Counts are rows * cols.
   virtual void read(const Rows& from, double* to) = 0;

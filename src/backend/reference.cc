@@ -530,6 +530,7 @@ std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options) {
 
 std::string Backend::expert_kernel(const Weight&) const { return cat("plain ", name()); }
 
+int64_t Backend::cache_bytes() const { return last_level_cache_bytes(); }
 void Backend::sample(const Rows&, const SamplerParams&, int64_t, const Ints&, const Ints&) {
   SPK_CHECK(!"this back end chooses no tokens");
 }

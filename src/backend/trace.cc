@@ -48,6 +48,7 @@ class Traced final : public Backend {
   std::string expert_kernel(const Weight& w) const override { return b_.expert_kernel(w); }
   const Counters& counters() const override { return b_.counters(); }
   double read_bandwidth() override { return b_.read_bandwidth(); }
+  int64_t cache_bytes() const override { return b_.cache_bytes(); }
   std::string own_times() override { return b_.own_times(); }
   void read(const Rows& from, double* to) override { b_.read(from, to); }
   void read(const Rows& from, float* to) override { b_.read(from, to); }

@@ -16,11 +16,12 @@ namespace spk::cli {
 int bench_kernels(const Options& options) {
   const BenchOptions& b = options.bench;
   if (!b.plot.empty()) fail_usage("--kernel is a table of its own: expected no --plot");
-  if (options.model.backend == "cuda")
-    fail_resource("--kernel: expected --backend cpu or auto, found cuda");
   EngineOptions engine = engine_options(options.model);
   engine.device.tiles = UINT64_MAX;  // of all copies, as of the model's own weights
-  const OpenedModel model = open_model(options.model);
+  // Copies are made of weights in memory, for a device too.
+  ModelOptions in_memory = options.model;
+  if (in_memory.backend == "cuda") in_memory.backend = "cpu";
+  const OpenedModel model = open_model(in_memory);
   const TensorSet tensors = bind_tensors(model.config, *model.source);
   KernelRequest request;
   request.filter = b.kernel.value_or("");

@@ -1,9 +1,9 @@
 #include "measure/kernels.h"
 
 #include "backend/sampler.h"
-#include "base/bandwidth.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "engine/cache.h"
 #include "measure/statistics.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int64_t, 4> kRowCounts = {1, 2, 4, 8};
 constexpr int64_t kMostCopies = 8192;
-constexpr int64_t kLeastCalls = 12;
+constexpr int64_t kLeastTimes = 12, kLeastOfDevice = 4;
+constexpr int64_t kPeriod = 64;  // calls until the same inputs come again, at least
 constexpr size_t kAlign = 64;
 
 // Products that share an input: the tensors by the end of their names.
@@ -88,14 +89,16 @@ class Bench {
   void product(const ProductKernel& kernel, std::vector<KernelRow>& out);
   void head(std::vector<KernelRow>& out);
   void experts(std::vector<KernelRow>& out);
+  void moe(std::vector<KernelRow>& out);
   void kda_mix(std::vector<KernelRow>& out);
   void attend(std::vector<KernelRow>& out);
 
  private:
-  static int64_t copies_for(int64_t bytes) {
-    return std::clamp<int64_t>(ceil_div(3 * last_level_cache_bytes(), std::max<int64_t>(bytes, 1)),
-                               1, kMostCopies);
+  int64_t copies_for(int64_t bytes) const {
+    return std::clamp<int64_t>(ceil_div(3 * b_.cache_bytes(), std::max<int64_t>(bytes, 1)), 1,
+                               kMostCopies);
   }
+  static int64_t period_of(int64_t copies) { return round_up(kPeriod, copies); }
   Rows rows(int64_t n, int64_t cols) {
     const Rows r{b_.alloc(static_cast<size_t>(n * cols) * b_.real_bytes(), "bench"), 0, n, cols,
                  cols};
@@ -113,7 +116,7 @@ class Bench {
     b_.begin(step);
   }
   void measure(const std::string& name, int64_t n, int64_t copies,
-               const std::function<void(int64_t copy, int64_t call)>& call,
+               const std::function<void(int64_t copy, int64_t input)>& call,
                std::vector<KernelRow>& out);
 
   const ModelConfig& config_;
@@ -127,16 +130,24 @@ class Bench {
 void Bench::measure(const std::string& name, int64_t n, int64_t copies,
                     const std::function<void(int64_t, int64_t)>& call,
                     std::vector<KernelRow>& out) {
-  for (int64_t c = 0; c < copies; ++c) call(c, c);  // page faults and scratch, not counted
+  const int64_t period = period_of(copies), batch = b_.on_host() ? 1 : period;
+  const int64_t least = b_.on_host() ? kLeastTimes : kLeastOfDevice;
+  // Page faults, scratch, and what a device keeps for calls that come again: not counted.
+  for (int64_t i = 0; i < (b_.on_host() ? copies : 3 * period); ++i) {
+    call(i % copies, i % period);
+    if ((i + 1) % batch == 0) b_.wait();
+  }
   const Counters before = b_.counters();
   std::vector<double> times;
   const Clock::time_point start = Clock::now();
   double elapsed = 0;
-  for (int64_t i = 0; elapsed < request_.seconds || i < kLeastCalls; ++i) {
+  for (int64_t i = 0; elapsed < request_.seconds || i < least * batch;) {
     const Clock::time_point from = Clock::now();
-    call(i % copies, copies + i);
+    for (int64_t k = 0; k < batch; ++k, ++i) call(i % copies, i % period);
+    b_.wait();
     const Clock::time_point to = Clock::now();
-    times.push_back(1e6 * std::chrono::duration<double>(to - from).count());
+    times.push_back(1e6 * std::chrono::duration<double>(to - from).count() /
+                    static_cast<double>(batch));
     elapsed = std::chrono::duration<double>(to - start).count();
   }
   const Counters& after = b_.counters();
@@ -144,12 +155,12 @@ void Bench::measure(const std::string& name, int64_t n, int64_t copies,
   row.name = name;
   row.rows = n;
   row.copies = copies;
-  row.calls = static_cast<int64_t>(times.size());
+  row.calls = static_cast<int64_t>(times.size()) * batch;
   row.microseconds = median(times);
   row.spread_percent = 100 * (quantile(times, 0.95) / row.microseconds - 1);
   row.bytes = static_cast<double>(after.weight_bytes - before.weight_bytes + after.state_bytes -
                                   before.state_bytes) /
-              static_cast<double>(times.size());
+              static_cast<double>(row.calls);
   out.push_back(row);
 }
 
@@ -235,30 +246,69 @@ void Bench::experts(std::vector<KernelRow>& out) {
   }
   const int64_t most = kRowCounts.back();
   const Rows x = rows(most, s.hidden), y = rows(most, s.hidden), weight = rows(most, s.top_k);
-  const Ints ids{b_.alloc(static_cast<size_t>(most * s.top_k) * sizeof(int32_t), "ids"), 0, most,
-                 s.top_k, s.top_k};
   // Rows choose on their own, as random tokens do: the distinct ones follow.
-  const auto draw = [&](int64_t n, int64_t call) {
-    std::vector<int32_t> table;
-    for (int64_t row = 0; row < n; ++row) {
-      std::vector<int32_t> chosen;
-      for (uint32_t k = 0; static_cast<int64_t>(chosen.size()) < s.top_k; ++k) {
-        const double u = uniform_at(7, static_cast<uint64_t>(row), static_cast<uint64_t>(call), k);
-        const auto e = static_cast<int32_t>(u * static_cast<double>(s.experts));
-        if (std::find(chosen.begin(), chosen.end(), e) == chosen.end()) chosen.push_back(e);
-      }
-      table.insert(table.end(), chosen.begin(), chosen.end());
+  const int64_t choices = period_of(copies) * most;
+  const Ints ids{b_.alloc(static_cast<size_t>(choices * s.top_k) * sizeof(int32_t), "ids"), 0,
+                 choices, s.top_k, s.top_k};
+  std::vector<int32_t> table;
+  for (int64_t row = 0; row < choices; ++row) {
+    std::vector<int32_t> chosen;
+    for (uint32_t k = 0; static_cast<int64_t>(chosen.size()) < s.top_k; ++k) {
+      const double u = uniform_at(7, static_cast<uint64_t>(row), 0, k);
+      const auto e = static_cast<int32_t>(u * static_cast<double>(s.experts));
+      if (std::find(chosen.begin(), chosen.end(), e) == chosen.end()) chosen.push_back(e);
     }
-    b_.write(table.data(), ids.slice_rows(0, n));
-  };
+    table.insert(table.end(), chosen.begin(), chosen.end());
+  }
+  b_.write(table.data(), ids);
   for (const int64_t n : kRowCounts) {
     begin(n, 0);
     measure(
         "experts", n, copies,
-        [&](int64_t c, int64_t call) {
-          draw(n, call);
-          b_.experts(x.slice_rows(0, n), layers[static_cast<size_t>(c)], ids.slice_rows(0, n),
-                     weight.slice_rows(0, n), y.slice_rows(0, n));
+        [&](int64_t c, int64_t input) {
+          b_.experts(x.slice_rows(0, n), layers[static_cast<size_t>(c)],
+                     ids.slice_rows(input * most, n), weight.slice_rows(0, n), y.slice_rows(0, n));
+        },
+        out);
+  }
+}
+
+// What stands between a mixer and the next layer: addition and norm, router, choice, experts, their
+// sum, addition; as a step asks for it.
+void Bench::moe(std::vector<KernelRow>& out) {
+  const int64_t first = config_.dense_layers, most = kRowCounts.back();
+  const auto feeds = [](const BoundTensor& t) {
+    return t.component == Component::kRouter || t.component == Component::kRouted ||
+           t.component == Component::kShared ||
+           ends_with(t.name, "post_attention_layernorm.weight");
+  };
+  int64_t bytes = 0;
+  for (const BoundTensor& t : tensors_.tensors)
+    if (t.layer == first && feeds(t)) bytes += t.tensor.bytes();
+  const int64_t layers = std::min(copies_for(bytes), config_.moe_layers());
+  const Model model = load_model(config_, tensors_, b_, {}, nullptr, [&](const BoundTensor& t) {
+    return t.layer >= first && t.layer < first + layers && feeds(t);
+  });
+  const bool fused = b_.plan().fused[static_cast<int>(Block::kMoe)];
+  const int64_t hidden = config_.shape.hidden, inputs = period_of(layers);
+  const Rows residual = rows(inputs * most, hidden);  // other tokens, other experts
+  const Scratch scratch = make_scratch(config_.shape, false, most, most, b_);
+  for (const int64_t n : kRowCounts) {
+    begin(n, 0);
+    measure(
+        "moe", n, layers,
+        [&](int64_t c, int64_t input) {
+          const Layer& l = model.layers[static_cast<size_t>(first + c)];
+          Scratch t = scratch.first(n);
+          t.x = residual.slice_rows(input * most, n);
+          b_.add_rms_norm(t.x, t.o, l.ffn_norm, t.h);
+          if (fused) {
+            b_.fused(Block::kMoe, l, {}, t);
+          } else {
+            b_.route(t.h, l.moe, {}, t.route_id, t.route_weight);
+            b_.experts(t.h, l.moe, t.route_id, t.route_weight, t.o);
+          }
+          b_.add(t.x, t.o);
         },
         out);
   }
@@ -317,11 +367,12 @@ void Bench::attend(std::vector<KernelRow>& out) {
 std::vector<std::string> kernel_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const ProductKernel& kernel : products()) names.emplace_back(kernel.name);
-  for (const char* name : {"head", "experts", "kda-mix", "attend"}) names.emplace_back(name);
+  for (const char* name : {"head", "experts", "moe", "kda-mix", "attend"}) names.emplace_back(name);
   if (config.moe_layers() == 0) {
-    names.erase(std::remove_if(names.begin(), names.end(),
-                               [](const auto& n) { return n == "experts" || n == "router"; }),
-                names.end());
+    names.erase(
+        std::remove_if(names.begin(), names.end(),
+                       [](const auto& n) { return n == "experts" || n == "router" || n == "moe"; }),
+        names.end());
   }
   return names;
 }
@@ -341,6 +392,8 @@ std::vector<KernelRow> run_kernels(const ModelConfig& config, const TensorSet& t
       bench.head(rows);
     } else if (name == "experts") {
       bench.experts(rows);
+    } else if (name == "moe") {
+      bench.moe(rows);
     } else if (name == "kda-mix") {
       bench.kda_mix(rows);
     } else if (name == "attend") {

@@ -3,7 +3,12 @@
 // A weight that is hot in a cache runs up to twice as fast as in a model, so every kernel works
 // through copies of its weights (or states) that together are at least three times the last cache
 // level, one after the other. Values are the model's own; only the addresses are new. (Copies have
-// a limit: weights of a few KB, in models of a few MB, stay warm.)
+// a limit: weights of a few KB, in models of a few MB, stay warm. "moe" takes the model's own
+// layers instead, up to as many as are needed.)
+//
+// A device is asked for many calls before it is waited for, the same ones each time: what is
+// measured is how long they take one behind the other, as in a step, without the way there and
+// back.
 #pragma once
 
 #include "backend/backend.h"
@@ -21,7 +26,7 @@ struct KernelRow {
   int64_t rows = 1;
   int64_t copies = 1;
   int64_t calls = 0;          // measured
-  double microseconds = 0;    // median of a call
+  double microseconds = 0;    // median of a call; on a device of as many as are waited for together
   double spread_percent = 0;  // P95 over the median
   double bytes = 0;           // counted, of a call
 };

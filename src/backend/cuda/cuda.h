@@ -52,6 +52,7 @@ class CudaBackend final : public Backend {
   void finish_uploads(UploadSource& source) override;
   const Counters& counters() const override;
   double read_bandwidth() override;
+  int64_t cache_bytes() const override { return static_cast<int64_t>(device_->info().l2); }
 
   void read(const Rows& from, double* to) override;
   void read(const Rows& from, float* to) override;
