@@ -44,7 +44,7 @@ def test_client_leaves_a_whole_answer(server):
 
 
 def test_client_leaves_in_prefill_and_the_cache_stays(slow):
-    body = {"prompt": "".join(f"{i} apples and {i + 3} plums. " for i in range(40)), "temperature": 0, "max_tokens": 1}
+    body = {"prompt": "".join(f"{i} apples and {i + 3} plums. " for i in range(24)), "temperature": 0, "max_tokens": 1}
     sock = slow.open_stream("/v1/completions", body)
     slow.wait_busy()
     time.sleep(1)
@@ -56,7 +56,7 @@ def test_client_leaves_in_prefill_and_the_cache_stays(slow):
 
 
 def test_leaving_the_queue_disturbs_nobody(slow):
-    body = {"messages": user(QUESTION), "temperature": 0, "max_tokens": 40, "ignore_eos": True}
+    body = {"messages": user(QUESTION), "temperature": 0, "max_tokens": 24, "ignore_eos": True}
     solo = joined(slow.stream(**body)[0])
     first = slow.open_stream("/v1/chat/completions", body)
     slow.wait_busy(1, 0)

@@ -76,7 +76,7 @@ def test_bad_starts(sparkling, tmp_path, server):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_stopping_drains(how):
     with Server(*SLOW) as server:
-        sock = server.open_stream("/v1/chat/completions", {**LONG, "max_tokens": 40})
+        sock = server.open_stream("/v1/chat/completions", {**LONG, "max_tokens": 24})
         assert b"[DONE]" not in read_until(sock, b"reasoning_content")
         idle = socket.create_connection(("127.0.0.1", server.port))
         server.process.send_signal(how)
