@@ -238,7 +238,7 @@ Inspection inspect_model(const OpenedModel& model) {
 }
 
 int verb_inspect(const Options& options) {
-  const OpenedModel model = open_model(options.model);
+  const OpenedModel model = open_model(options.model, Contents::kSizes);
   const Inspection inspection = inspect_model(model);
   const Machine machine = this_machine();
   out(options.json ? report_json(inspection, machine) : report_text(inspection, machine));

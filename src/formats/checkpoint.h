@@ -30,6 +30,8 @@ class TensorSource {
   virtual std::string_view name() const = 0;
   virtual std::optional<TensorBytes> find(std::string_view tensor) const = 0;
   virtual void for_each(const std::function<void(const TensorBytes&)>& visit) const = 0;
+  // False: names and shapes only, for what counts bytes.
+  virtual bool has_values() const { return true; }
   // The file that holds these bytes, whole; empty when they are in memory.
   virtual std::span<const std::byte> file_of(const std::byte* data) const {
     static_cast<void>(data);

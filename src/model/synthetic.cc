@@ -111,10 +111,12 @@ class Synthetic : public TensorSource {
   Synthetic(const Synthetic&) = delete;
   Synthetic& operator=(const Synthetic&) = delete;
   ~Synthetic() override { ::munmap(data_, bytes_); }
+  bool has_values() const override { return filled_; }
 
   // Pieces of 1 MiB, taken from a counter; each word depends on (seed, tensor, position) only,
   // never on the thread.
   void fill(int threads, MakeExperts experts) {
+    filled_ = true;
     constexpr uint64_t kPiece = 1 << 20;
     std::vector<uint64_t> first;  // first piece of each tensor
     uint64_t pieces = 0;
@@ -293,6 +295,7 @@ class Synthetic : public TensorSource {
   std::unordered_map<std::string_view, const Made*> index_;
   // By tensor: its bytes are in memory. One writer: whoever loads.
   mutable std::vector<char> present_;
+  bool filled_ = false;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };

@@ -426,6 +426,7 @@ const BoundTensor& TensorSet::at(std::string_view name) const {
 
 TensorSet bind_tensors(const ModelConfig& config, const TensorSource& source, CheckScales when) {
   TensorSet set = Binder(config, source, when).run();
+  if (!source.has_values()) return set;
   std::vector<std::string> notes = implausible_experts(config, set);
   set.notes.insert(set.notes.end(), notes.begin(), notes.end());
   return set;
