@@ -23,6 +23,7 @@ VERBS = ["run", "serve", "logits", "tokenize", "inspect", "doctor", "plan", "ben
     (["bnech"], "did you mean 'bench'?"),
     (["run", "--temperatur", "0.5", "-p", "x"], "did you mean '--temperature'?"),
     (["run", "--max-token=5", "-p", "x"], "did you mean '--max-tokens'?"),
+    (["compare", "--require", "draft=3"], "belongs to: run, serve, logits, doctor, bench, eval"),
     (["run", "--mtp"], "belongs to: logits"),
     (["run", "--backend", "cup", "-p", "x"], "did you mean 'cpu'?"),
     (["run", "--thinking", "maybe"], "expected on or off, found 'maybe'"),

@@ -74,6 +74,8 @@ void add_model(Table& t, Options& o) {
           });
   t.choice("--lm-head", {"stored", "fp32", "bf16", "fp8", "mxfp4"}, m.lm_head,
            "format of the output head, made at load (fast: fp8, else stored)");
+  t.group("How it runs",
+          kRunning & ~bit(Verb::kCompare));  // which compares verbs, and drafts nothing
   t.value("--draft", "N|auto",
           "tokens that the MTP layer drafts a step, 0 to 7 (auto: by measured gain)",
           [&m](const std::string& s) {
