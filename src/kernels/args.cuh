@@ -422,7 +422,8 @@ constexpr TileCut cut_tile(int cols) {
 // one where it begins the upper or the lower half of a tile. Of a tile's first piece: where its
 // numbers go. A block's pieces of a layer in their order: norm weights, tiles of the first products
 // and of the last, norm weights, the router's rows, tiles of the shared expert's gate and up. In
-// front of them one whose `bytes` is how many there are.
+// front of them one whose `bytes` is how many there are. Where the shared expert waits
+// (shared_waits below) empty ones stand before its tile, so that it takes the last slots.
 enum Then : short {
   kPost,           // to the other blocks
   kPostSigmoid,    //
@@ -443,8 +444,16 @@ struct Piece {
            then == other.then;
   }
 };
-constexpr int kPieceTable = 64;  // pieces of a layer in shared memory at a time
+constexpr int kPieceTable = 64;  // a layer's first pieces, in shared memory
 enum Stage : int { kStageIn, kStageOut, kStageShared, kStages };  // products by tiles
+// How the gate and up of the chosen experts are cut: chunks of kResidentQuad units, a warp's memory
+// each. All blocks take `rounds` of them, the blocks without a waiting tile of the shared expert
+// share the others.
+struct ChunkPlan {
+  int per_expert, chunks, rounds;
+  int tiles;                // waiting ones: of the first blocks
+  int warps, warps_beside;  // with memory for a chunk: without and with a tile
+};
 // One layer, one row: norm, KDA; and with `feeds` addition to the residual, norm and experts, whose
 // sum goes to the residual too with `adds`, and else to behind.o.
 struct LayerArgs {
@@ -463,9 +472,32 @@ struct LayerArgs {
   unsigned long long* totals;
   unsigned long long expert_bytes;
   int feeds, adds;
-  int gate;        // its number among the products
-  int unused = 0;  // whole loads of 16 bytes
+  ChunkPlan chunks;
+  int gate;            // its number among the products
+  int shared_waits;    // chunks.tiles > 0
+  int unused[2] = {};  // whole loads of 16 bytes
 };
+// With so many blocks that each has one tile of the shared expert at most, it waits in the ring's
+// last slots while the chosen experts' weights are on their way.
+constexpr ChunkPlan plan_chunks(const TileCut& shared, int shared_width, int top_k, int width,
+                                int hidden, int blocks) {
+  const int bytes = 2 * kResidentQuad * (hidden / 2 + hidden / kQuantGroup);
+  const auto fitting = [&](int memory) {
+    const int warps = memory / bytes;
+    return warps < kResidentThreads / kWarp ? warps : kResidentThreads / kWarp;
+  };
+  ChunkPlan p{};
+  p.per_expert = width / kResidentQuad;
+  p.chunks = top_k * p.per_expert;
+  p.rounds = p.chunks / blocks;
+  p.warps = fitting(kRingBytes);
+  p.warps_beside = fitting(kRingBytes - shared.pieces * kSlotBytes);
+  const int tiles = shared_width / (kTileGroup / 2);
+  if (tiles >= blocks || p.warps_beside == 0) return p;
+  p.tiles = tiles;
+  if (p.rounds > p.warps_beside) p.rounds = p.warps_beside;
+  return p;
+}
 constexpr int kMostLayers = 64;
 // The bits of a number that has not been posted: a NaN that no operation makes, theirs are
 // 0x7fffffff.
@@ -504,13 +536,32 @@ constexpr ExchangePlaces exchange_places(int n, int hidden, int experts, int sha
 // Layers use three memories in turns: one that they write and read, one of the layer before, whose
 // sum is read still, and one that is made absent for the next layer.
 constexpr int kExchangeTurns = 3;
-// What the timed form leaves: a block's clock where phases end, and both clocks at its start and
-// end, which tell cycles from nanoseconds.
-enum Phase : int { kPhaseIn, kPhaseKda, kPhaseOut, kPhaseRoute, kPhaseUp, kPhaseDown, kPhases };
+// What the timed form leaves: a block's clock where parts of a layer end, and both clocks at its
+// start and end, which tell cycles from nanoseconds.
+enum Mark : int {
+  kMarkNorm,
+  kMarkIn,
+  kMarkMix,
+  kMarkAbsent,
+  kMarkGated,
+  kMarkOut,
+  kMarkSecondNorm,
+  kMarkRouter,
+  kMarkShared,
+  kMarkScores,
+  kMarkChoice,
+  kMarkAsked,
+  kMarkUp,
+  kMarkMeeting,
+  kMarkStaged,
+  kMarkDown,
+  kMarkSum,
+  kMarks
+};
 struct BlockClocks {
   i64 cycles[2], nanoseconds[2];
   i64 begin[kMostLayers];
-  i64 end[kMostLayers][kPhases];
+  i64 end[kMostLayers][kMarks];
 };
 struct ResidentArgs {
   const LayerArgs* layer[kMostLayers];

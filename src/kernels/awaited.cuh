@@ -26,13 +26,12 @@ SPK_DEVICE void post(float* at, float x) {
 #endif
 }
 
-// What is at hand now. From the L2: another block's store never reaches this one's L1.
+// What is at hand now. From the L2: another block's store never reaches this one's L1. Shared
+// memory can be looked at too.
 SPK_DEVICE float look(const float* at) {
 #if defined(__CUDA_ARCH__)
   float x;
-  asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; ld.relaxed.gpu.global.f32 %0, [g]; }"
-               : "=f"(x)
-               : "l"(at));
+  asm volatile("ld.relaxed.gpu.f32 %0, [%1];" : "=f"(x) : "l"(at));
   return x;
 #else
   return *at;
@@ -41,10 +40,7 @@ SPK_DEVICE float look(const float* at) {
 SPK_DEVICE float2 look(const float2* at) {
 #if defined(__CUDA_ARCH__)
   float2 x;
-  asm volatile(
-      "{ .reg .u64 g; cvta.to.global.u64 g, %2; ld.relaxed.gpu.global.v2.f32 {%0, %1}, [g]; }"
-      : "=f"(x.x), "=f"(x.y)
-      : "l"(at));
+  asm volatile("ld.relaxed.gpu.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "l"(at));
   return x;
 #else
   return *at;
@@ -53,11 +49,9 @@ SPK_DEVICE float2 look(const float2* at) {
 SPK_DEVICE float4 look(const float4* at) {
 #if defined(__CUDA_ARCH__)
   float4 x;
-  asm volatile(
-      "{ .reg .u64 g; cvta.to.global.u64 g, %4; "
-      "ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [g]; }"
-      : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-      : "l"(at));
+  asm volatile("ld.relaxed.gpu.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "l"(at));
   return x;
 #else
   return *at;

@@ -13,11 +13,16 @@ namespace spk::gpu {
 
 // Tail entry j after `rows` recorded inputs moved in: an element of [tail, records].
 template <int K>
+SPK_DEVICE const float* folded_input(const View& tail, const View& record, int stream, int j,
+                                     int rows, int c) {
+  const int from = j + rows;
+  return c + (from < K - 1 ? row_of(tail, stream * (K - 1) + from)
+                           : row_of(record, stream * kMaxVerifyRows + from - (K - 1)));
+}
+template <int K>
 SPK_DEVICE float folded_tail(const View& tail, const View& record, int stream, int j, int rows,
                              int c) {
-  const int from = j + rows;
-  return from < K - 1 ? row_of(tail, stream * (K - 1) + from)[c]
-                      : row_of(record, stream * kMaxVerifyRows + from - (K - 1))[c];
+  return *folded_input<K>(tail, record, stream, j, rows, c);
 }
 
 // Grid: (channels / kThreads, 3). A thread owns a channel: it folds, then goes through the rows.

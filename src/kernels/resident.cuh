@@ -29,7 +29,7 @@ static_assert(kRouteWords * 4 <= kResidentScratch, "");
 
 // A row of a stored matrix by a warp, as matvec has it.
 template <int F>
-SPK_DEVICE float row_dot(const unsigned char* row, const float* x, int cols) {
+SPK_CALLED float row_dot(const unsigned char* row, const float* x, int cols) {
   constexpr int kNumbers = Codec<F>::kNumbers, kColumns = kWarp * kNumbers, kAtOnce = 5;
   const int lane = thread_now() % kWarp;
   const uint4* const codes = reinterpret_cast<const uint4*>(row) + lane;
@@ -63,19 +63,22 @@ SPK_DEVICE int norm_through_ring(int which, const NormArgs& a, const float* x, b
   const ResidentMemory m = resident_memory();
   wait_for_piece(m, used);
   norm_row(a, x, awaits, reinterpret_cast<const float*>(slot_of(m, used)));
-  if (thread_now() < kWarp) fill_ring(which, used + 1, kResidentSlots);
+  if (thread_now() < kWarp) ask_for_pieces(which, used + kResidentSlots, 1);
   return used + 1;
 }
-// The router's rows of this block, a warp each; they come through the ring. Pieces used then.
+// The router's rows of this block, a warp each; they come through the ring. Meanwhile the other
+// warps make the row that experts take. Pieces used then.
 template <int F>
 SPK_DEVICE int router_scores(int which, int used, float* scores) {
   const ResidentMemory m = resident_memory();
   const LayerArgs& l = m.layers[which];
   const int lane = thread_now() % kWarp, warp = thread_now() / kWarp;
   const int blocks = static_cast<int>(gridDim.x), experts = l.route.experts;
+  quantise_groups(m.row, l.e.hidden / kQuantGroup, m.quantised.codes, m.quantised.groups, false,
+                  kResidentSlots, kResidentWarps - kResidentSlots);
+  int first = static_cast<int>(blockIdx.x);
 #pragma unroll 1
-  for (int first = static_cast<int>(blockIdx.x); first < experts;
-       first += kResidentSlots * blocks) {
+  do {
     const int expert = first + warp * blocks;
     if (warp < kResidentSlots && expert < experts) {
       wait_for_piece(m, used + warp);
@@ -83,9 +86,11 @@ SPK_DEVICE int router_scores(int which, int used, float* scores) {
       if (lane == 0) post(scores + expert, score);
     }
     __syncthreads();
-    used += min(kResidentSlots, (experts - first + blocks - 1) / blocks);
-    if (warp == 0) fill_ring(which, used, kResidentSlots);
-  }
+    const int rows = min(kResidentSlots, max(experts - first + blocks - 1, 0) / blocks);
+    if (warp == 0) ask_for_pieces(which, used + kResidentSlots, rows);
+    used += rows;
+    first += kResidentSlots * blocks;
+  } while (first < experts);
   return used;
 }
 
@@ -159,25 +164,20 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   Meeting meeting{a.arrived};
   WarpCopies copies;
   int used = 0;  // pieces of the ring
-  const auto fetch_layer = [&](int l) {
-    const uint4* const from = reinterpret_cast<const uint4*>(a.layer[l]);
-    uint4* const to = reinterpret_cast<uint4*>(m.layers + l % 2);
-    // By threads that look at no number of a norm: these loads come from far.
-    static_assert(sizeof(LayerArgs) / 16 <= kResidentThreads - kThreads, "");
-    const int word = thread_now() - kThreads;
-    if (word >= 0 && word < static_cast<int>(sizeof(LayerArgs) / 16)) to[word] = from[word];
-  };
   start_arrivals(m.arrivals, kArrivals);
-  fetch_layer(0);
-  if (thread_now() == 0) m.state->asked = 0;
+  for (int word = thread_now(); word < static_cast<int>(sizeof(LayerArgs) / 16);
+       word += kResidentThreads)
+    reinterpret_cast<uint4*>(m.layers)[word] = reinterpret_cast<const uint4*>(a.layer[0])[word];
+  if (thread_now() == 0) m.state->end = 0;
   __syncthreads();
   if (warp_now() == 0) {
     if (thread_now() == 0) ask_for_list(0);
     begin_layer(0, 0, 0);
-    fill_ring(0, 0, kResidentSlots);
+    ask_for_pieces(0, 0, kResidentSlots);
   }
   wait_for_previous();
   int turn = *a.turn;
+  if (thread_now() == 0) m.state->fold = m.layers[0].kda.step->fold;  // of all layers
   const auto note_clocks = [&](int which) {
     if (!kTimed || thread_now() != 0) return;
     a.clocks[block].cycles[which] = cycles_now();
@@ -194,115 +194,129 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     const ExpertsArgs& e = l.e;
     const KdaBlockArgs& kda = l.kda;
     const bool more = at + 1 < a.count;
-    const auto note_end = [&](Phase phase) {
-      if (kTimed && thread_now() == 0) a.clocks[block].end[at][phase] = cycles_now();
+    const auto note_end = [&](Mark mark) {
+      if (kTimed && thread_now() == 0) a.clocks[block].end[at][mark] = cycles_now();
     };
     if (kTimed && thread_now() == 0) a.clocks[block].begin[at] = cycles_now();
     float* const posted = memory_of(turn);
     const float* const sum_before = memory_of(turn_after(kExchangeTurns - 1)) + places.sum;
     const Exchange tiles_to{posted, at > 0 ? sum_before : l.behind.x.data};
-    // ---- norm and the first products ----
     using Mix = ResidentKda<D, K>;
     // Units of KDA: the last blocks, which have fewer tiles, begin.
     const int units = kda.heads * Mix::kUnits, own = blocks - 1 - block;
-    const auto head_of = [](int unit) { return unit / Mix::kUnits; };
-    const auto column_of = [](int unit) { return unit % Mix::kUnits * Mix::kColumns; };
-    if (own < units) {
-      ask_for_lines(l.beta.codes + head_of(own) * l.beta.row_bytes,
-                    static_cast<int>(l.beta.row_bytes));
-      Mix::read_early(kda, head_of(own), column_of(own));
-    }
-    if (more) fetch_layer(at + 1);
-    if (l.before.w) {
-      used =
-          norm_through_ring(which, l.before, at > 0 ? sum_before : l.before.x.data, at > 0, used);
-    } else {
-      for (int c = thread_now(); c < l.before.cols; c += kResidentThreads)
-        m.row[c] = l.before.x.data[c];
-      __syncthreads();
-    }
-    stage_row<Made::kOwn>(m.row, l.before.cols / kTileStep);
-    __syncthreads();
-    if (more && thread_now() == 0) ask_for_list(1 - which);
-    used = run_tiles(which, kStageIn, used, tiles_to, places);
-    note_end(kPhaseIn);
-    // ---- KDA ----
     const bool alone = blocks == 1;  // it has all units; else a block has one at most
-    if (warp_now() == kResidentWarps - 1)
+    const RouteMemory choice = route_memory(reinterpret_cast<float4*>(m.scratch));
+    const unsigned char* down_source = nullptr;
+    // What is multiplied in each stage is made by all blocks, each for itself. One copy of the code
+    // for all stages: what a layer runs through should stay in the instruction cache.
+    const int stages = l.feeds ? kStages : kStageShared;
 #pragma unroll 1
-      for (int unit = own; unit < units; unit += blocks) {
-        const int head = head_of(unit);
-        const float beta =
-            row_dot<kBf16>(l.beta.codes + head * l.beta.row_bytes, m.row, l.beta.cols);
-        if (lane_now() == 0) m.outs[head] = sigmoid(beta);
+    for (int stage = kStageIn; stage < stages; ++stage) {
+      if (stage != kStageOut) {
+        const bool first = stage == kStageIn;
+        const NormArgs& norm = first ? l.before : l.behind;
+        const bool awaits = !first || at > 0;
+        const float* const x = !first   ? posted + places.residual
+                               : at > 0 ? sum_before
+                                        : norm.x.data;
+        if (norm.w) {
+          used = norm_through_ring(which, norm, x, awaits, used);
+        } else {
+          for (int c = thread_now(); c < norm.cols; c += kResidentThreads) m.row[c] = x[c];
+          __syncthreads();
+        }
+        note_end(first ? kMarkNorm : kMarkSecondNorm);
       }
+      if (stage == kStageIn) {
+        if (own < units) {
+          ask_for_lines(l.beta.codes + own / Mix::kUnits * l.beta.row_bytes,
+                        static_cast<int>(l.beta.row_bytes));
+          Mix::read_early(which, own);
+        }
+        if (more && thread_now() == 0) {
+          announce(m.arrivals + kLayerArrival, sizeof(LayerArgs));
+          bring(m.layers + 1 - which, a.layer[at + 1], sizeof(LayerArgs),
+                m.arrivals + kLayerArrival);
+        }
+      } else if (stage == kStageOut) {
+        // ---- KDA ----
+        if (warp_now() == kResidentWarps - 1)
 #pragma unroll 1
-    for (int unit = own; unit < units; unit += blocks) {
-      const int head = head_of(unit), column0 = column_of(unit);
-      Mix mix;
-      if (unit != own) Mix::read_early(kda, head, column0);
-      mix.read_state(kda, head, column0);
-      if (kda.step->fold > 0) mix.fold(kda, head, column0);
-      mix.run(kda, head, column0, m.outs + head, posted + places.products, posted + places.mixed);
-      if (!alone) break;
+          for (int unit = own; unit < units; unit += blocks) {
+            const int head = unit / Mix::kUnits;
+            const float beta =
+                row_dot<kBf16>(l.beta.codes + head * l.beta.row_bytes, m.row, l.beta.cols);
+            if (lane_now() == 0) m.outs[head] = sigmoid(beta);
+          }
+#pragma unroll 1
+        for (int unit = own; unit < units; unit += blocks) {
+          if (unit != own) Mix::read_early(which, unit);
+          Mix mix;
+          mix.run(kda, unit, m.outs, posted + places.products, posted + places.mixed);
+          if (!alone) break;
+          __syncthreads();
+          Mix::write_shared(which, unit);
+          __syncthreads();
+        }
+        if (own >= units && l.feeds) {  // has time
+          const int bytes = l.route.experts * static_cast<int>(sizeof(ExpertWeights));
+          const int share = (bytes / blocks / kLineBytes + 1) * kLineBytes;
+          ask_for_lines(reinterpret_cast<const char*>(e.experts) + block * share,
+                        min(share, bytes - block * share));
+          ask_for_lines(l.route.bias, l.route.experts * static_cast<int>(sizeof(float)));
+        }
+        note_end(kMarkMix);
+        make_absent(memory_of(turn_after(1)), places.floats);
+        if (more && thread_now() == 0) {
+          wait_for(m.arrivals + kLayerArrival, at);
+          ask_for_list(1 - which);
+        }
+        __syncthreads();
+        note_end(kMarkAbsent);
+        Mix::gated_norm(kda, posted + places.mixed, posted + places.products + 4 * (kda.heads * D),
+                        reinterpret_cast<float*>(m.scratch));
+        __syncthreads();
+        note_end(kMarkGated);
+      } else {
+        // ---- router and choice; the chosen experts' weights are asked for ----
+        if (more && meets()) meeting.arrive();
+        const float bias = bias_of(l.route);
+        used = router_scores<F>(which, used, posted + places.scores);
+        note_end(kMarkRouter);
+        const float score =
+            thread_now() < l.route.experts ? awaited(posted + places.scores + thread_now()) : 0.f;
+        note_end(kMarkScores);
+        choose_row(l.route, score, bias, 0, m.slots, choice);
+        note_end(kMarkChoice);
+        down_source = ask_for_experts(which);
+        if (l.shared_waits) {
+          const int begin =
+              m.state->end - l.cut[kStageShared].pieces * tiles_of_block(l, kStageShared);
+          if (warp_now() == 0)  // nobody uses the empty ones in front
+            ask_for_pieces(which, used + kResidentSlots, begin - used);
+          used = begin;
+        }
+        note_end(kMarkAsked);
+      }
+      stage_row(stage == kStageOut ? reinterpret_cast<float*>(m.scratch) : m.row,
+                l.cut[stage].steps, false, 0, kResidentWarps);
       __syncthreads();
-      Mix::write_shared(kda, head, column0);
-      __syncthreads();
+      used = run_tiles(which, stage, used, tiles_to, places);
+      if (stage == kStageOut && own < units && !alone) Mix::write_shared(which, own);
+      note_end(stage == kStageIn ? kMarkIn : stage == kStageOut ? kMarkOut : kMarkShared);
     }
-    if (own >= units && l.feeds) {  // has time
-      const int bytes = l.route.experts * static_cast<int>(sizeof(ExpertWeights));
-      const int share = (bytes / blocks / kLineBytes + 1) * kLineBytes;
-      ask_for_lines(reinterpret_cast<const char*>(e.experts) + block * share,
-                    min(share, bytes - block * share));
-      ask_for_lines(l.route.bias, l.route.experts * static_cast<int>(sizeof(float)));
-    }
-    make_absent(memory_of(turn_after(1)), places.floats);
-    __syncthreads();
-    note_end(kPhaseKda);
-    // ---- output projection ----
-    Mix::gated_norm(kda, posted + places.mixed, posted + places.products + 4 * (kda.heads * D),
-                    reinterpret_cast<float*>(m.scratch));
-    __syncthreads();
-    stage_row<Made::kOwn>(reinterpret_cast<float*>(m.scratch), l.out.w.cols / kTileStep);
-    __syncthreads();
-    used = run_tiles(which, kStageOut, used, tiles_to, places);
-    if (own < units && !alone) Mix::write_shared(kda, head_of(own), column_of(own));
-    note_end(kPhaseOut);
     if (l.feeds) {
-      // ---- addition, norm, router, the shared expert's first products ----
-      used = norm_through_ring(which, l.behind, posted + places.residual, true, used);
-      if (more && meets()) meeting.arrive();
-      used = router_scores<F>(which, used, posted + places.scores);
-      constexpr int kQuantise = 6;  // warps; the others stage
-      quantise_groups<Made::kOwn>(m.row, e.hidden / kQuantGroup, m.quantised.codes,
-                                  m.quantised.groups, 0, kQuantise);
-      stage_row<Made::kOwn>(m.row, e.hidden / kTileStep, kQuantise, kResidentWarps - kQuantise);
-      __syncthreads();
-      used = run_tiles(which, kStageShared, used, tiles_to, places);
-      note_end(kPhaseRoute);
-      // ---- the choice, gate and up ----
-      const float bias = bias_of(l.route);
-      const DownRows down(e);
-      const float score =
-          thread_now() < l.route.experts ? awaited(posted + places.scores + thread_now()) : 0.f;
-      const RouteMemory choice = route_memory(reinterpret_cast<float4*>(m.scratch));
-      choose_row(l.route, score, bias, 0, m.slots, choice);
-      int row = down.first, rows = down.rows_at(row);
-      const unsigned char* source = down.source(e, rows);
-      experts_up(e, copies, posted + places.act);
-      // The next layer's pieces begin in the slots that the last product leaves free.
-      const int taken = min(down.slots(e), kResidentSlots);
-      used += (taken - used % kResidentSlots + kResidentSlots) % kResidentSlots;
+      experts_up(which, copies, posted + places.act);
+      note_end(kMarkUp);
+      used = (used + kResidentSlots - 1) / kResidentSlots * kResidentSlots;
       if (warp_now() == kResidentWarps - 1) weigh_row(l.route, m.slots, choice, m.weights);
       if (more && meets()) meeting.wait();
       __syncthreads();
-      note_end(kPhaseUp);
+      note_end(kMarkMeeting);
       // ---- down, sum, addition ----
-      if (rows > 0) down.ask(e, row, rows, source);
-      if (more && warp_now() == 0) {
-        begin_layer(1 - which, used, at + 1);
-        fill_ring(1 - which, used, kResidentSlots - taken);
-      }
+      const DownRows down(e);
+      int row = down.first, rows = down.rows_at(row);
+      if (rows > 0) down.ask(e, row, rows, down_source);
       // Of the second warp, whose lanes add.
       const float* const residual = posted + places.residual;
       float before = warp_now() == 1 && lane_now() < rows ? look(residual + row + lane_now()) : 0.f;
@@ -310,16 +324,22 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       act.codes = reinterpret_cast<signed char*>(m.scratch);
       act.groups = reinterpret_cast<unsigned*>(m.scratch + e.top_k * e.width);
       act.cols = e.width;
-      constexpr int kStage = 4;  // warps, the last ones; the others quantise
-      stage_row<Made::kAwaited>(posted + places.shared, e.shared_width / kTileStep,
-                                kResidentWarps - kStage, kStage);
-      quantise_groups<Made::kAwaited>(posted + places.act, e.top_k * e.width / kQuantGroup,
-                                      act.codes, act.groups, 0, kResidentWarps - kStage);
+      constexpr int kStage = 3, kQuantise = kResidentWarps - kStage - 1;  // warps
+      quantise_groups(posted + places.act, e.top_k * e.width / kQuantGroup, act.codes, act.groups,
+                      true, 0, kQuantise);
+      stage_row(posted + places.shared, e.shared_width / kTileStep, true, kQuantise, kStage);
+      if (more && warp_now() == kResidentWarps - 1) begin_layer(1 - which, used, at + 1);
       __syncthreads();
+      // Not before: what is awaited would wait behind it.
+      if (more && warp_now() == kResidentWarps - 1)
+        ask_for_pieces(1 - which, used, kResidentSlots - down.slots);
+      note_end(kMarkStaged);
+      note_end(kMarkDown);
 #pragma unroll 1
       while (rows > 0) {
         down.products(e, act, row, rows, copies);
         __syncthreads();
+        note_end(kMarkDown);
         if (warp_now() == 1 && lane_now() < rows) {
           float sum = 0.f;
 #pragma unroll 4
@@ -337,8 +357,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
         rows = down.rows_at(row);
         if (rows <= 0) break;
         __syncthreads();
-        source = down.source(e, rows);
-        down.ask(e, row, rows, source);
+        down.ask(e, row, rows, down.source(e, rows));
         if (warp_now() == 1 && lane_now() < rows) before = look(residual + row + lane_now());
         __syncthreads();  // the scales
       }
@@ -346,11 +365,12 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
         if (warp_now() == kResidentWarps - 2) note_choice(l, m.slots);
         if (thread_now() < e.top_k) l.route.weights.data[thread_now()] = m.weights[thread_now()];
       }
-      if (more && warp_now() == 0) fill_ring(1 - which, used, kResidentSlots);
+      if (more && warp_now() == 0)
+        ask_for_pieces(1 - which, used + kResidentSlots - down.slots, down.slots);
     }
     turn = turn_after(1);
     __syncthreads();
-    note_end(kPhaseDown);
+    note_end(kMarkSum);
   }
   note_clocks(1);
   let_next_start();

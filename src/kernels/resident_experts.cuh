@@ -15,6 +15,7 @@ struct WarpCopies {
   }
   static SPK_DEVICE Arrival* shared() { return resident_memory().arrivals + kSharedArrival; }
   SPK_DEVICE void wait() {
+    await_own_copies();
     wait_for(own(), turn);
     turn ^= 1;
     __syncwarp();
@@ -34,7 +35,7 @@ SPK_DEVICE void dots_in_memory(const unsigned char* const (&codes)[W],
   const int at = lane / kRowLanes * groups, rows[1] = {row};
 #pragma unroll
   for (int k = 0; k < W; ++k) sum[k][0] = 0.f;
-#pragma unroll 2
+#pragma unroll 1
   for (int g = lane % kRowLanes; g < groups; g += kRowLanes) {
     uint4 code[W];
     unsigned scale[W];
@@ -52,61 +53,96 @@ SPK_DEVICE void dots_in_memory(const unsigned char* const (&codes)[W],
       sum[k][0] += __shfl_xor_sync(kAllLanes, sum[k][0], d);
 }
 
+// By a warp: `bytes` that begin at `from`, in vectors.
+SPK_DEVICE void bring_by_lanes(unsigned char* to, const unsigned char* from, int bytes) {
+#pragma unroll 1
+  for (int v = thread_now() % kWarp * 16; v < bytes; v += kWarp * 16)
+    bring_vector(to + v, from + v);
+}
+
 // ---- gate and up ----
-// Chunks of kResidentQuad units of an expert, a warp each.
+// Chunks of kResidentQuad units of an expert, a warp each. All blocks take as many as fit beside a
+// waiting tile of the shared expert; the blocks without such a tile share what is left.
 struct UpChunks {
-  int per_expert, count, code_bytes, scale_bytes, region, warps;
-  SPK_DEVICE explicit UpChunks(const ExpertsArgs& e) {
-    per_expert = e.width / kResidentQuad;
-    count = e.top_k * per_expert;
-    code_bytes = kResidentQuad * (e.hidden / 2);
-    scale_bytes = kResidentQuad * (e.hidden / kQuantGroup);
-    region = 2 * (code_bytes + scale_bytes);
-    warps = min(kResidentWarps, kRingBytes / region);
+  const LayerArgs& l;
+  int warps;          // that have memory for a chunk
+  int rounds, count;  // chunks of every block, and of this one
+  int first_left, step_left;
+  SPK_DEVICE explicit UpChunks(int which) : l(resident_memory().layers[which]) {
+    const ChunkPlan& plan = l.chunks;
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    warps = block < plan.tiles ? plan.warps_beside : plan.warps;
+    rounds = plan.rounds;
+    const int left = plan.chunks - rounds * blocks, from = block - plan.tiles;
+    step_left = blocks - plan.tiles;
+    first_left = rounds * blocks + from;
+    count = rounds + (from >= 0 ? max(left - from + step_left - 1, 0) / step_left : 0);
   }
-  SPK_DEVICE void ask(const ExpertsArgs& e, const int* slots, int chunk, unsigned char* to,
-                      Arrival* arrival) const {
-    const int lane = thread_now() % kWarp;
-    const i64 first = chunk % per_expert * kResidentQuad;
-    const ExpertWeights& w = e.experts[slots[chunk / per_expert]];
-    if (lane == 0) announce(arrival, region);
-    __syncwarp();
-    if (lane >= 4) return;  // codes and scales of gate, then of up
-    const Matrix& m = lane < 2 ? w.gate : w.up;
-    const bool codes = lane % 2 == 0;
-    bring(to + lane / 2 * (code_bytes + scale_bytes) + (codes ? 0 : code_bytes),
-          codes ? m.codes + first * (e.hidden / 2) : m.scales + first * (e.hidden / kQuantGroup),
-          codes ? code_bytes : scale_bytes, arrival);
+  SPK_DEVICE int chunk(int k) const {
+    return k < rounds ? k * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)
+                      : first_left + (k - rounds) * step_left;
   }
 };
-SPK_DEVICE void experts_up(const ExpertsArgs& e, WarpCopies& copies, float* act) {
-  const ResidentMemory m = resident_memory();
-  QuantRows x = m.quantised;
+// What a warp keeps of a chunk: gate's codes and scales, then up's.
+struct ChunkMemory {
+  int codes, scales;  // bytes of either matrix
+  unsigned char* at;
+  SPK_DEVICE explicit ChunkMemory(const ExpertsArgs& e) {
+    codes = kResidentQuad * (e.hidden / 2);
+    scales = kResidentQuad * (e.hidden / kQuantGroup);
+    at = resident_memory().ring + thread_now() / kWarp * (2 * (codes + scales));
+  }
+};
+// By a warp.
+SPK_CALLED void ask_for_chunk(int which, int chunk) {
+  const LayerArgs& l = resident_memory().layers[which];
+  const ExpertsArgs& e = l.e;
+  const ChunkMemory to(e);
+  Arrival* const arrival = WarpCopies::own();
+  const int lane = thread_now() % kWarp, expert = chunk / l.chunks.per_expert;
+  const i64 first = (chunk - expert * l.chunks.per_expert) * kResidentQuad;
+  const ExpertWeights& w = e.experts[resident_memory().slots[expert]];
+  // All before the first copy: a load waits behind the copies that were asked for before it.
+  const unsigned char* const codes = (lane == 0 ? w.gate : w.up).codes + first * (e.hidden / 2);
+  const i64 scales = first * (e.hidden / kQuantGroup);
+  const unsigned char *const gate_scales = w.gate.scales + scales, *const up_scales =
+                                                                       w.up.scales + scales;
+  if (lane == 0) announce(arrival, 2 * to.codes);
+  __syncwarp();
+  bring_by_lanes(to.at + to.codes, gate_scales, to.scales);
+  bring_by_lanes(to.at + 2 * to.codes + to.scales, up_scales, to.scales);
+  if (lane < 2) bring(to.at + lane * (to.codes + to.scales), codes, to.codes, arrival);
+}
+// Behind ask_for_experts().
+SPK_DEVICE void experts_up(int which, WarpCopies& copies, float* act) {
+  const UpChunks chunks(which);
+  const ExpertsArgs& e = chunks.l.e;
+  QuantRows x = resident_memory().quantised;
   x.cols = e.hidden;
   const int lane = thread_now() % kWarp, warp = thread_now() / kWarp;
-  const UpChunks chunks(e);
-  unsigned char* const at = m.ring + warp * chunks.region;
-  const int blocks = static_cast<int>(gridDim.x);
   if (warp >= chunks.warps) return;
+  const ChunkMemory of(e);
+  const unsigned char *const gate = of.at, *const up = gate + of.codes + of.scales;
 #pragma unroll 1
-  for (int chunk = static_cast<int>(blockIdx.x) + warp * blocks; chunk < chunks.count;
-       chunk += blocks * chunks.warps) {
-    chunks.ask(e, m.slots, chunk, at, WarpCopies::own());
+  for (int k = warp; k < chunks.count; k += chunks.warps) {
+    if (k > warp || !chunks.l.shared_waits) ask_for_chunk(which, chunks.chunk(k));
     copies.wait();
-    const unsigned char* const up = at + chunks.code_bytes + chunks.scale_bytes;
     float sum[2][1];
-    dots_in_memory<2>({at, up}, {at + chunks.code_bytes, up + chunks.code_bytes}, x, 0, sum);
+    dots_in_memory<2>({gate, up}, {gate + of.codes, up + of.codes}, x, 0, sum);
     if (lane % kRowLanes == 0)
-      post(act + chunk * kResidentQuad + lane / kRowLanes, activate(sum[0][0], sum[1][0], e.limit));
+      post(act + chunks.chunk(k) * kResidentQuad + lane / kRowLanes,
+           activate(sum[0][0], sum[1][0], e.limit));
     __syncwarp();  // before the next copies
   }
 }
 
 // ---- down ----
-// This block's rows of the last product, of all chosen experts and of the shared one.
+// This block's rows of the last product, of all chosen experts and of the shared one. Their weights
+// take the ring's last slots, so that the next layer's pieces begin in the first one.
 struct DownRows {
   int first, end;  // of the block
   int code_bytes, scale_bytes, region;
+  int slots;  // of the ring that the weights of the first rows take up
   SPK_DEVICE explicit DownRows(const ExpertsArgs& e) {
     const int blocks = static_cast<int>(gridDim.x), quads = e.hidden / kResidentQuad;
     const int per = (quads + blocks - 1) / blocks * kResidentQuad;
@@ -115,18 +151,20 @@ struct DownRows {
     code_bytes = kResidentQuad * (e.width / 2);
     scale_bytes = kResidentQuad * (e.width / kQuantGroup);
     region = code_bytes + scale_bytes;
+    const int rows = max(rows_at(first), 0);
+    slots = min((jobs(e, rows) * region + rows * e.shared_width + kSlotBytes - 1) / kSlotBytes,
+                kResidentSlots);
   }
   SPK_DEVICE int rows_at(int row) const { return min(kResidentDown, end - row); }
   SPK_DEVICE int jobs(const ExpertsArgs& e, int rows) const {
     return e.top_k * (rows / kResidentQuad);
   }
-  // Slots of the ring that the weights of the first rows take up.
-  SPK_DEVICE int slots(const ExpertsArgs& e) const {
-    const int rows = max(rows_at(first), 0);
-    return (jobs(e, rows) * region + rows * e.shared_width + kSlotBytes - 1) / kSlotBytes;
+  SPK_DEVICE unsigned char* memory() const {
+    return resident_memory().ring + (kResidentSlots - slots) * kSlotBytes;
   }
   // Weights of rows [row, row + rows): a warp's jobs are (expert, four rows); a lane asks for the
-  // codes or the scales of one. Where those of its expert begin: from memory, so early.
+  // codes of one or knows where its scales are. Where those of its expert begin: from memory, so
+  // early.
   SPK_DEVICE static int job_now() {
     return thread_now() / kWarp + thread_now() % kWarp / 2 * kResidentWarps;
   }
@@ -139,23 +177,27 @@ struct DownRows {
   SPK_DEVICE void ask(const ExpertsArgs& e, int row, int rows, const unsigned char* source) const {
     Arrival *const own = WarpCopies::own(), *const shared = WarpCopies::shared();
     const ResidentMemory m = resident_memory();
+    unsigned char* const to = memory();
     const int lane = thread_now() % kWarp, warp = thread_now() / kWarp;
     const int all = jobs(e, rows), job = job_now();
     const int mine = warp < all ? (all - warp + kResidentWarps - 1) / kResidentWarps : 0;
-    const bool last = warp == kResidentWarps - 1;
-    if (lane == 0 && mine > 0) announce(own, mine * region);
+    const bool last = warp == kResidentWarps - 1, codes = lane % 2 == 0;
+    if (lane == 0 && mine > 0) announce(own, mine * code_bytes);
     if (last && lane == 0) announce(shared, rows * e.shared_width);
     __syncwarp();
-    if (job < all) {
-      const i64 at = row + job / e.top_k * kResidentQuad;
-      const bool codes = lane % 2 == 0;
-      bring(m.ring + job * region + (codes ? 0 : code_bytes),
-            source + at * (codes ? e.width / 2 : e.width / kQuantGroup),
-            codes ? code_bytes : scale_bytes, own);
+    source += (row + job / e.top_k * kResidentQuad) *
+              static_cast<i64>(codes ? e.width / 2 : e.width / kQuantGroup);
+    if (codes && job < all) bring(to + job * region, source, code_bytes, own);
+#pragma unroll 1
+    for (int k = 0; k < mine; ++k) {
+      const auto scales =
+          __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(source), 2 * k + 1);
+      bring_by_lanes(to + (warp + k * kResidentWarps) * region + code_bytes,
+                     reinterpret_cast<const unsigned char*>(scales), scale_bytes);
     }
     if (!last) return;
     if (lane == 0)
-      bring(m.ring + all * region, e.shared.down.codes + row * e.shared.down.row_bytes,
+      bring(to + all * region, e.shared.down.codes + row * e.shared.down.row_bytes,
             rows * e.shared_width, shared);
     // Scales of the rows' one or two blocks of 128.
     const int blocks = (e.shared_width + 127) / 128, half = kDownScales / 2;
@@ -171,7 +213,7 @@ struct DownRows {
     if (warp < all) copies.wait();
 #pragma unroll 1
     for (int job = warp; job < all; job += kResidentWarps) {
-      const unsigned char* const at = m.ring + job * region;
+      const unsigned char* const at = memory() + job * region;
       float sum[1][1];
       dots_in_memory<1>({at}, {at + code_bytes}, act, job % e.top_k, sum);
       if (lane % kRowLanes == 0)
@@ -182,7 +224,7 @@ struct DownRows {
     copies.wait_shared();
     const int tile = thread_now() / kThreads * kTileGroup;
     if (tile >= rows) return;
-    const unsigned char* const at = m.ring + all * region;
+    const unsigned char* const at = memory() + all * region;
     const int upper = min(tile + lane / 4, rows - 1);
     const int lower = min(tile + lane / 4 + kTileGroup / 2, rows - 1);
     const auto scales = [&](int r) {
@@ -194,5 +236,19 @@ struct DownRows {
               scales(lower), from, min(share, steps - from), m.parts + tile * kWarps);
   }
 };
+
+// Asks for each warp's first chunk, unless a tile of the shared expert needs its memory still.
+// Returns where the codes or scales of the lane's job of the last product begin (DownRows).
+SPK_DEVICE const unsigned char* ask_for_experts(int which) {
+  const UpChunks chunks(which);
+  const ExpertsArgs& e = chunks.l.e;
+  const int warp = thread_now() / kWarp;
+  // First: a load waits behind the copies that were asked for before it.
+  const DownRows down(e);
+  const unsigned char* const source = down.source(e, down.rows_at(down.first));
+  if (chunks.l.shared_waits && warp < min(chunks.warps, chunks.count))
+    ask_for_chunk(which, chunks.chunk(warp));
+  return source;
+}
 
 }  // namespace spk::gpu

@@ -37,6 +37,8 @@ struct ResidentKda {
     return {at, at + D, at + 2 * D, v, parts, parts + kKdaSlices * kColumns};
   }
 
+  static SPK_DEVICE int head_of(int unit) { return unit / kUnits; }
+  static SPK_DEVICE int column_of(int unit) { return unit % kUnits * kColumns; }
   enum Kind : int { kQ, kK, kF, kV };
   static SPK_DEVICE int kind_now() { return thread_now() / D; }
   static SPK_DEVICE int channel_now(int head, int column0) {
@@ -59,25 +61,31 @@ struct ResidentKda {
   static_assert(kKept * kResidentThreads * 4 <= kResidentRow, "");
   static SPK_DEVICE float* kept() { return resident_memory().row + thread_now(); }
 
-  static SPK_DEVICE void read_early(const KdaBlockArgs& a, int head, int column0) {
+  // Is under way when it returns; the state's lines come into the L2.
+  static SPK_CALLED void read_early(int which, int unit) {
+    const ResidentMemory resident = resident_memory();
+    const KdaBlockArgs& a = resident.layers[which].kda;
+    const int fold = resident.state->fold, head = head_of(unit), column0 = column_of(unit);
+    constexpr int kLines = kColumns * 4 / kLineBytes;  // of a key
+    static_assert(kLines * kLineBytes == kColumns * 4 && D * kLines <= kResidentThreads, "");
+    if (const int t = thread_now(); t < D * kLines)
+      ask_for_line(a.state + static_cast<i64>(head * D + t / kLines) * D + column0 +
+                   t % kLines * (kLineBytes / 4));
     if (!has_channel()) return;
     const int kind = kind_now(), channel = channel_now(head, column0);
     float* const early = memory().early + thread_now();
     if (kind == kF) {
-      early[0] = a.a_log[head];
-      early[kResidentThreads] = a.dt_bias[channel];
+      bring_number(early, a.a_log + head);
+      bring_number(early + kResidentThreads, a.dt_bias + channel);
       return;
     }
     const float* const taps = kind == kQ ? a.taps[0] : kind == kK ? a.taps[1] : a.taps[2];
-    const int fold = a.step->fold;
-    float value[kEarly];  // all are asked for before the first is stored
 #pragma unroll
-    for (int j = 0; j < K; ++j) value[j] = taps[channel * K + j];
+    for (int j = 0; j < K; ++j) bring_number(early + j * kResidentThreads, taps + channel * K + j);
 #pragma unroll
     for (int j = 0; j < kPast; ++j)
-      value[K + j] = folded_tail<K>(a.tail, a.record_in, stream_of(kind), j, fold, channel);
-#pragma unroll
-    for (int j = 0; j < kEarly; ++j) early[j * kResidentThreads] = value[j];
+      bring_number(early + (K + j) * kResidentThreads,
+                   folded_input<K>(a.tail, a.record_in, stream_of(kind), j, fold, channel));
   }
   SPK_DEVICE void read_state(const KdaBlockArgs& a, int head, int column0) {
     const int t = thread_now(), slice = t / kColumns, column = column0 + t % kColumns;
@@ -112,11 +120,15 @@ struct ResidentKda {
     __syncthreads();
   }
 
-  // Behind read_early, read_state and fold. Awaits the head's products, of those of all heads, and
-  // posts its outputs. `beta`, shared, may be written until the first barrier, the row of the norm
+  // Behind read_early. Awaits the head's products, of those of all heads, and
+  // posts its outputs. `betas`, shared, may be written until the first barrier, the row of the norm
   // read. Leaves what write_shared() writes, behind a barrier.
-  SPK_DEVICE void run(const KdaBlockArgs& a, int head, int column0, const float* beta,
-                      const float* products, float* mixed) {
+  SPK_DEVICE void run(const KdaBlockArgs& a, int unit, const float* betas, const float* products,
+                      float* mixed) {
+    const int head = head_of(unit), column0 = column_of(unit);
+    const float* const beta = betas + head;
+    read_state(a, head, column0);
+    if (resident_memory().state->fold > 0) fold(a, head, column0);
     const Memory m = memory();
     const int t = thread_now(), slice = t / kColumns, column = column0 + t % kColumns;
     const bool verify = a.step->verify != 0;
@@ -126,6 +138,7 @@ struct ResidentKda {
       const int product = kind == kF ? 3 : stream_of(kind);
       const float* const early = m.early + t;
       own = awaited(products + product * (a.heads * D) + channel);
+      await_own_copies();
       if (kind == kF) {
         own = a.lower_bound * sigmoid(expf(early[0]) * (own + early[kResidentThreads]));
         m.alpha[t % D] = expf(own);
@@ -189,7 +202,9 @@ struct ResidentKda {
       for (int j = 0; j < kKeys; ++j) state[j * D] = s[j];
     }
   }
-  static SPK_DEVICE void write_shared(const KdaBlockArgs& a, int head, int column0) {
+  static SPK_CALLED void write_shared(int which, int unit) {
+    const KdaBlockArgs& a = resident_memory().layers[which].kda;
+    const int head = head_of(unit), column0 = column_of(unit);
     if (!writes(column0)) return;
     const bool verify = a.step->verify != 0;
     const int kind = kind_now(), channel = channel_now(head, column0), stream = stream_of(kind);

@@ -15,13 +15,11 @@ constexpr int kResidentWarps = kResidentThreads / kWarp;
 using Halves = TileStage<1>;
 
 struct RingState {
-  Piece piece[2]
-             [kPieceTable];  // of two layers in turns: that with number n at (n + 1) % kPieceTable
-  const Piece* list;         // of this layer
-  int base, end;             // numbers of its pieces
-  int there;                 // of the list, in `piece`
-  int asked;                 // up to here
-  int unused[2];
+  Piece piece[2][kPieceTable];  // of two layers in turns: where their lists begin
+  const Piece* list;            // of this layer
+  int base, end;                // numbers of its pieces
+  int fold;                     // accepted records of the step
+  int unused[3];
 };
 static_assert(sizeof(RingState) <= kResidentState, "");
 
@@ -70,9 +68,11 @@ static_assert(kResidentStage == kResidentColumns * 4 + kResidentColumns / kTileS
                   kResidentShared % 16 == 0 && sizeof(LayerArgs) % 16 == 0,
               "");
 static_assert(Halves::kStep * 4 == 4 * kTileStep, "");
-// Barriers: of the slots, of each warp, of the shared expert's last product, of a list of pieces.
+// Barriers: of the slots, of each warp, of the shared expert's last product, of a list of pieces,
+// of a layer's arguments.
 constexpr int kSharedArrival = kResidentSlots + kResidentWarps, kListArrival = kSharedArrival + 1;
-constexpr int kArrivals = kListArrival + 1;
+constexpr int kLayerArrival = kListArrival + 1;
+constexpr int kArrivals = kLayerArrival + 1;
 static_assert(kArrivals * 8 <= kResidentBarriers, "");
 
 SPK_DEVICE unsigned char* slot_of(const ResidentMemory& m, int number) {
@@ -83,13 +83,10 @@ SPK_DEVICE void wait_for_piece(const ResidentMemory& m, int number) {
 }
 
 // ---- rows of activations, by the `warps` warps from `first_warp` on, without a barrier ----
-// Own: what this block made itself, shared memory; awaited: what all made (awaited.cuh).
-enum class Made { kOwn, kAwaited };
+// `awaits`: what all blocks post (awaited.cuh), else what this one made itself, in shared memory.
 // x as halves.
-template <Made M>
-SPK_DEVICE void stage_row(const float* x, int steps, int first_warp = 0,
-                          int warps = kResidentWarps) {
-  constexpr int kAtOnce = 3;
+SPK_CALLED void stage_row(const float* x, int steps, bool awaits, int first_warp, int warps) {
+  constexpr int kAtOnce = 4;
   const Halves to = resident_memory().halves;
   const int lane = thread_now() % kWarp, warp = thread_now() / kWarp - first_warp;
   if (warp < 0 || warp >= warps) return;
@@ -97,18 +94,16 @@ SPK_DEVICE void stage_row(const float* x, int steps, int first_warp = 0,
 #pragma unroll 1
   for (int first = warp; first < steps; first += warps * kAtOnce) {
     float2 v[kAtOnce];
-    const auto load = [&] {
-      bool there = true;
+    look_until([&] {
+      unsigned missing = 0;
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
         const int step = min(first + k * warps, steps - 1);
-        const auto* const at = reinterpret_cast<const float2*>(x + step * kTileStep) + lane;
-        v[k] = M == Made::kAwaited ? look(at) : *at;
-        if (M == Made::kAwaited) there = there && is_there(v[k]);
+        v[k] = look(reinterpret_cast<const float2*>(x + step * kTileStep) + lane);
+        missing |= is_there(v[k]) ? 0u : 1u;
       }
-      return there;
-    };
-    look_until(load);
+      return missing == 0 || !awaits;
+    });
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
       const int step = first + k * warps;
@@ -168,33 +163,30 @@ SPK_DEVICE void quantise_turn(const float4& v, int first, int groups, signed cha
   }
 }
 // Groups of x, one behind the other and aligned to 16 bytes.
-template <Made M>
-SPK_DEVICE void quantise_groups(const float* x, int groups, signed char* codes, unsigned* words,
-                                int first_warp = 0, int warps = kResidentWarps) {
+SPK_CALLED void quantise_groups(const float* x, int groups, signed char* codes, unsigned* words,
+                                bool awaits, int first_warp, int warps) {
   constexpr int kLanes = kQuantLanes, kAtOnce = kWarp / kLanes;
   const int lane = thread_now() % kWarp, warp = thread_now() / kWarp - first_warp;
   if (warp < 0 || warp >= warps) return;
-  const auto load = [&](int first) {
-    const int group = min(first + lane / kLanes, groups - 1);
-    const float4* const at = reinterpret_cast<const float4*>(x) + group * kLanes + lane % kLanes;
-    return M == Made::kAwaited ? look(at) : *at;
-  };
   constexpr int kHeld = 4;  // turns whose loads go together
 #pragma unroll 1
   for (int first = warp * kAtOnce; first < groups; first += warps * kAtOnce * kHeld) {
     float4 held[kHeld];
     look_until([&] {
-#pragma unroll
-      for (int k = 0; k < kHeld; ++k) held[k] = load(first + k * warps * kAtOnce);
       unsigned missing = 0;
 #pragma unroll
-      for (int k = 0; k < kHeld; ++k) missing |= is_there(held[k]) ? 0u : 1u;
-      return M == Made::kOwn || missing == 0;
+      for (int k = 0; k < kHeld; ++k) {
+        const int group = min(first + k * warps * kAtOnce + lane / kLanes, groups - 1);
+        held[k] = look(reinterpret_cast<const float4*>(x) + group * kLanes + lane % kLanes);
+        missing |= is_there(held[k]) ? 0u : 1u;
+      }
+      return missing == 0 || !awaits;
     });
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) {
-      if (first + k * warps * kAtOnce >= groups) break;
-      quantise_turn(held[k], first + k * warps * kAtOnce, groups, codes, words);
+    // One copy of what follows: the turn's numbers are selected.
+#pragma unroll 1
+    for (int k = 0; k < kHeld && first + k * warps * kAtOnce < groups; ++k) {
+      const float4 v = k == 0 ? held[0] : k == 1 ? held[1] : k == 2 ? held[2] : held[3];
+      quantise_turn(v, first + k * warps * kAtOnce, groups, codes, words);
     }
   }
 }

@@ -17,8 +17,15 @@ SPK_DEVICE int tiles_of(const LayerArgs& l, int stage) {
   if (stage == kStageOut) return (l.out.rows + kTileGroup - 1) / kTileGroup;
   return l.e.shared_width / (kTileGroup / 2);
 }
+// Of this one.
+SPK_DEVICE int tiles_of_block(const LayerArgs& l, int stage) {
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return max(tiles_of(l, stage) - block + blocks - 1, 0) / blocks;
+}
+// A block has few pieces where there are many blocks; what is past the table comes from the list.
 SPK_DEVICE const Piece& piece_at(const RingState& r, int which, int number) {
-  return r.piece[which][(number - r.base + 1) % kPieceTable];
+  const int at = number - r.base + 1;  // behind the count
+  return at < kPieceTable ? r.piece[which][at] : r.list[at];
 }
 // By one thread: the list of layer `which`, or its beginning.
 SPK_DEVICE void ask_for_list(int which) {
@@ -30,53 +37,37 @@ SPK_DEVICE void ask_for_list(int which) {
   bring(m.state->piece[which], l.pieces + blockIdx.x * l.piece_stride, bytes,
         m.arrivals + kListArrival);
 }
-// By the first warp: the layer's pieces are numbered from `used` on; slots before it stay empty.
-// `turn`: the layer's number.
+// By one warp: the layer's pieces are numbered from `used` on, a multiple of kResidentSlots; slots
+// before it stay empty. `turn`: the layer's number.
 SPK_DEVICE void begin_layer(int which, int used, int turn) {
   const ResidentMemory m = resident_memory();
   RingState& r = *m.state;
   wait_for(m.arrivals + kListArrival, turn);
-  if (thread_now() == 0) {
+  if (thread_now() % kWarp == 0) {
 #pragma unroll 1
-    for (int number = r.asked; number < used; ++number)
+    for (int number = r.end; number < used; ++number)
       announce(m.arrivals + number % kResidentSlots, 0);
     r.list = m.layers[which].pieces + blockIdx.x * m.layers[which].piece_stride;
-    r.base = r.asked = used;
+    r.base = used;
     r.end = used + r.piece[which][0].bytes;
-    r.there = kPieceTable;
   }
   __syncwarp();
 }
-// By the first warp: pieces for the slots that are free when all before `used` are, `slots` in all.
-// One copy of the code, called.
-SPK_CALLED void fill_ring(int which, int used, int slots) {
+// A piece that takes a slot: whoever is done with one asks for the one that is kResidentSlots
+// numbers on. By one thread.
+SPK_DEVICE void ask_for_piece(int which, int number) {
   const ResidentMemory m = resident_memory();
-  RingState& r = *m.state;
-  const int lane = thread_now() % kWarp;
-#pragma unroll 1
-  while (true) {
-    const int asked = r.asked, wanted = min(used + slots, r.end);
-    const int most = min(wanted, r.base + r.there - 1);
-    __syncwarp();
-    if (asked + lane < most) {
-      const int number = asked + lane;
-      const Piece& p = piece_at(r, which, number);
-      Arrival* const arrival = m.arrivals + number % kResidentSlots;
-      unsigned char* const to = slot_of(m, number);
-      announce(arrival, p.bytes + p.scale_bytes);
-      if (p.bytes > 0) bring(to, p.codes, p.bytes, arrival);
-      if (p.scale_bytes > 0) bring(to + kSlotCodes, p.scales, p.scale_bytes, arrival);
-    }
-    if (lane == 0) r.asked = max(most, asked);
-    __syncwarp();
-    if (most >= wanted) return;
-    // More of a list that is longer than the table: the oldest half makes room.
-    if (r.there + lane <= r.end - r.base)
-      r.piece[which][(r.there + lane) % kPieceTable] = r.list[r.there + lane];
-    __syncwarp();
-    if (lane == 0) r.there += kWarp;
-    __syncwarp();
-  }
+  if (number >= m.state->end) return;
+  const Piece& p = piece_at(*m.state, which, number);
+  Arrival* const arrival = m.arrivals + number % kResidentSlots;
+  unsigned char* const to = slot_of(m, number);
+  announce(arrival, p.bytes + p.scale_bytes);
+  if (p.bytes > 0) bring(to, p.codes, p.bytes, arrival);
+  if (p.scale_bytes > 0) bring(to + kSlotCodes, p.scales, p.scale_bytes, arrival);
+}
+// By one warp: the pieces [first, first + count), a lane each, whose slots are free.
+SPK_CALLED void ask_for_pieces(int which, int first, int count) {
+  if (const int lane = thread_now() % kWarp; lane < count) ask_for_piece(which, first + lane);
 }
 
 // ---- tiles ----
@@ -100,23 +91,20 @@ SPK_DEVICE void tile_part(const unsigned char* upper, const unsigned char* lower
   upper += at;
   lower += at;
   float sum[2][2] = {};
-  const auto add = [&](int step, const uint4(&code)[2]) {
-    const float scales[2] = {upper_scales[step / 2], lower_scales[step / 2]};
-    add_step<kFp8, 1>(code, scales, step, x, sum);
-  };
-  int s = 0;
+  // Two steps at a time; the second of the last pair may lie past the warp's: it is read, not used.
+  // More at once is more code than the instruction cache thanks for.
 #pragma unroll 1
-  for (; s + 2 <= count; s += 2) {
-    uint4 code[2], next[2];
-    load_steps(upper + s * kTileStep, odd, code[0], next[0]);
-    load_steps(lower + s * kTileStep, odd, code[1], next[1]);
-    add(first + s, code);
-    add(first + s + 1, next);
-  }
-  if (s < count) {
-    const uint4 code[2] = {*reinterpret_cast<const uint4*>(upper + s * kTileStep),
-                           *reinterpret_cast<const uint4*>(lower + s * kTileStep)};
-    add(first + s, code);
+  for (int s = 0; s < count; s += 2) {
+    uint4 code[2][2];
+    load_steps(upper + s * kTileStep, odd, code[0][0], code[1][0]);
+    load_steps(lower + s * kTileStep, odd, code[0][1], code[1][1]);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      if (s + k >= count) break;
+      const int step = first + s + k;
+      const float scales[2] = {upper_scales[step / 2], lower_scales[step / 2]};
+      add_step<kFp8, 1>(code[k], scales, step, x, sum);
+    }
   }
   if (lane % 4 != 0) return;
   float* const to = parts + warp * kTileGroup + lane / 4;
@@ -134,13 +122,18 @@ struct Exchange {
 };
 
 // All tiles of this block in one stage of layer `which`, times the staged row; `used` pieces of the
-// ring were used before, and so many when it returns.
+// ring were used before, and so many when it returns. The teams take tiles in turns and wait for
+// nothing but their own: a slot has always the same team, whose barrier lies between two uses.
+constexpr int kFirstAsking = 2;  // warp of a team
+static_assert(cut_tile(kResidentColumns).pieces * kResidentTeams <= kResidentSlots &&
+                  kFirstAsking + cut_tile(kResidentColumns).pieces <= kWarps,
+              "");
 SPK_DEVICE int run_tiles(int which, int stage, int used, const Exchange& to,
                          const ExchangePlaces& places) {
   const ResidentMemory m = resident_memory();
   const LayerArgs& l = m.layers[which];
   const int t = thread_now(), lane = t % kWarp, warp = t / kWarp % kWarps, team = t / kThreads;
-  const int blocks = static_cast<int>(gridDim.x), all = tiles_of(l, stage);
+  const int mine = tiles_of_block(l, stage);
   const TileCut cut = l.cut[stage];
   const int first = min(warp * cut.share, cut.steps), count = min(cut.share, cut.steps - first);
   const int cols = cut.steps * kTileStep, half = cut.pieces / 2;
@@ -148,42 +141,41 @@ SPK_DEVICE int run_tiles(int which, int stage, int used, const Exchange& to,
   float* here = m.parts + team * (kWarps * kTileGroup);
   int apart = kResidentTeams * (kWarps * kTileGroup);
 #pragma unroll 1
-  for (int tile = static_cast<int>(blockIdx.x); tile < all; tile += kResidentTeams * blocks) {
-    const bool mine = tile + team * blocks < all;
-    const int number = used + team * cut.pieces;
-    // By the second warp of a team: the first one asks for pieces.
+  for (int k = team; k < mine; k += kResidentTeams) {
+    const int number = used + k * cut.pieces;
+    // The second warp of a team posts, others ask for what takes the slots, a piece each.
     const Piece& p = piece_at(*m.state, which, number);
-    const bool stores = mine && warp == 1 && lane < p.rows;
+    const int then = p.then, place = p.to;
+    const bool stores = warp == 1 && lane < p.rows;
     const float before =
-        stores && p.then == kPostSum ? look(to.residual + (p.to - places.residual) + lane) : 0.f;
-    if (mine) {
+        stores && then == kPostSum ? look(to.residual + (place - places.residual) + lane) : 0.f;
 #pragma unroll 1
-      for (int k = 0; k < cut.pieces; ++k) wait_for_piece(m, number + k);
-      tile_part(slot_of(m, number + piece) + offset, slot_of(m, number + half + piece) + offset,
-                reinterpret_cast<const float*>(slot_of(m, number) + kSlotCodes),
-                reinterpret_cast<const float*>(slot_of(m, number + half) + kSlotCodes), first,
-                count, here);
-    }
-    __syncthreads();
-    used += (tile + blocks < all ? kResidentTeams : 1) * cut.pieces;
-    if (t < kWarp) fill_ring(which, used, kResidentSlots);
+    for (int j = 0; j < cut.pieces; ++j) wait_for_piece(m, number + j);
+    tile_part(slot_of(m, number + piece) + offset, slot_of(m, number + half + piece) + offset,
+              reinterpret_cast<const float*>(slot_of(m, number) + kSlotCodes),
+              reinterpret_cast<const float*>(slot_of(m, number + half) + kSlotCodes), first, count,
+              here);
+    sync_team(team);
+    if (warp >= kFirstAsking && warp < kFirstAsking + cut.pieces && lane == 0)
+      ask_for_piece(which, number + kResidentSlots + warp - kFirstAsking);
     if (stores) {
       float y = number_of(here, lane);
-      if (p.then == kPostSigmoid) y = sigmoid(y);
-      if (p.then == kPostSum) y = before + y;
-      if (p.then == kPostActivated)
+      if (then == kPostSigmoid) y = sigmoid(y);
+      if (then == kPostSum) y = before + y;
+      if (then == kPostActivated)
         y = activate(y, number_of(here, lane + kTileGroup / 2), l.e.shared_limit);
-      if (p.then != kLeave) post(to.now + p.to + lane, y);
+      if (then != kLeave) post(to.now + place + lane, y);
       // The residual for launches behind, unless the experts' sum takes its place.
-      if (p.then == kLeave)
-        l.out.y.data[p.to + lane] = y;
-      else if (p.then == kPostSum && !l.adds)
-        l.behind.x.data[p.to - places.residual + lane] = y;
+      if (then == kLeave)
+        l.out.y.data[place + lane] = y;
+      else if (then == kPostSum && !l.adds)
+        l.behind.x.data[place - places.residual + lane] = y;
     }
     here += apart;
     apart = -apart;
   }
-  return used;
+  __syncthreads();
+  return used + mine * cut.pieces;
 }
 
 }  // namespace spk::gpu

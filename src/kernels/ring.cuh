@@ -89,6 +89,47 @@ SPK_DEVICE void wait_for([[maybe_unused]] Arrival* at, [[maybe_unused]] int turn
 #endif
 }
 
+// Small copies that a thread waits for itself: bulk copies of a few dozen bytes would cost as much
+// time as large ones.
+SPK_DEVICE void bring_number(float* to, const float* from) {
+#if defined(__CUDA_ARCH__)
+  asm volatile(
+      "{ .reg .u64 g; cvta.to.global.u64 g, %1; cp.async.ca.shared.global [%0], [g], 4; }" ::"r"(
+          shared_address(to)),
+      "l"(from)
+      : "memory");
+#else
+  *to = *from;
+#endif
+}
+// Sixteen bytes, aligned so.
+SPK_DEVICE void bring_vector(void* to, const void* from) {
+#if defined(__CUDA_ARCH__)
+  asm volatile(
+      "{ .reg .u64 g; cvta.to.global.u64 g, %1; cp.async.cg.shared.global [%0], [g], 16; }" ::"r"(
+          shared_address(to)),
+      "l"(from)
+      : "memory");
+#else
+  *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
+#endif
+}
+SPK_DEVICE void await_own_copies() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// ---- a part of a block ----
+// A barrier of kThreads threads, which are of one team; barrier 0 is the block's.
+SPK_DEVICE void sync_team(int team) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kThreads) : "memory");
+#else
+  emulated_sync_team(team, kThreads);
+#endif
+}
+
 // ---- all blocks ----
 // Every block arrives at every meeting; `arrived` counts them all, and the last block to leave a
 // launch sets it back. All blocks must be running: at most one a multiprocessor is launched. By one

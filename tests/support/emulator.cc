@@ -99,15 +99,17 @@ namespace {
 constexpr size_t kStack = (64 << 10) + 192;
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kWarpLanes = 32;
+constexpr int kTeams = 15;           // barriers of a block beside its own
 constexpr size_t kArena = 48 << 10;  // what a block has without asking
 constexpr size_t kDynamic = 227 << 10;
 
-enum class State : uint8_t { kReady, kInWarp, kInBlock, kDone };
+enum class State : uint8_t { kReady, kInWarp, kInTeam, kInBlock, kDone };
 
 struct Fiber {
   Context context;
   void* stack_pointer = nullptr;
   State state = State::kReady;
+  int team = 0;  // that it waits for
 };
 
 // Two sets of values in turn: a fast lane may leave its next value while slow ones read the last.
@@ -121,6 +123,7 @@ struct Block {
   std::vector<Fiber> fibers{kMaxThreads};
   std::vector<Warp> warps{kMaxThreads / kWarpLanes};
   unsigned in_block = 0;
+  unsigned in_team[kTeams] = {};
   std::byte* stacks = nullptr;
   alignas(64) std::byte arena[kArena];
   alignas(128) unsigned char dynamic[kDynamic];
@@ -185,6 +188,7 @@ struct Machine {
     std::memset(b->arena, 0xff, known ? shared_used : sizeof b->arena);  // NaN
     std::memset(b->dynamic, 0xff, dynamic_used);
     b->in_block = 0;
+    std::ranges::fill(b->in_team, 0u);
     for (Warp& w : b->warps) w.arrived = 0;
     for (unsigned t = 0; t < threads; ++t) {
       b->fibers[t].context = {{t, 0, 0}, at, {threads, 1, 1}, grid};
@@ -303,6 +307,22 @@ void sync_block() {
     return;
   }
   m.running->state = State::kInBlock;
+  m.yield();
+}
+
+void sync_team(int team, int threads) {
+  Machine& m = machine();
+  Block& b = *m.block;
+  if (team < 0 || team >= kTeams) fail_resource("emulated block: team ", team, " of ", kTeams);
+  if (++b.in_team[team] == static_cast<unsigned>(threads)) {
+    b.in_team[team] = 0;
+    for (unsigned t = 0; t < m.threads; ++t)
+      if (b.fibers[t].state == State::kInTeam && b.fibers[t].team == team)
+        b.fibers[t].state = State::kReady;
+    return;
+  }
+  m.running->team = team;
+  m.running->state = State::kInTeam;
   m.yield();
 }
 

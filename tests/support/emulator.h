@@ -38,6 +38,8 @@ extern Context* current;
 void run_grid(const Dim& grid, unsigned threads, bool backward, const std::function<void()>& body);
 
 void sync_block();
+// Of `threads` threads that name the same team.
+void sync_team(int team, int threads);
 // Leaves `value` for the other lanes and waits for theirs: 32 values, valid until the next call.
 const uint64_t* exchange(uint64_t value);
 // A block's own memory for one declaration in the source, from a 48 KiB arena.
@@ -98,6 +100,7 @@ struct alignas(8) uint2 {
 };
 
 inline void __syncthreads() { emu::sync_block(); }
+inline void emulated_sync_team(int team, int threads) { emu::sync_team(team, threads); }
 inline void __syncwarp() { emu::exchange(0); }
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {

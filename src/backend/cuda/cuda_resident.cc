@@ -170,6 +170,9 @@ bool CudaBackend::resident_moe(const Moe& w, const Scratch& t) {
   a.totals = pointer_to<unsigned long long>(expert_totals_) + 2;
   a.expert_bytes = table.bytes;
   a.feeds = 1;
+  a.chunks = gpu::plan_chunks(a.cut[gpu::kStageShared], a.e.shared_width, a.e.top_k, a.e.width,
+                              a.e.hidden, static_cast<int>(device_->info().multiprocessors));
+  a.shared_waits = a.chunks.tiles > 0 ? 1 : 0;
   count(w.router);
   count_shared(w);
   resident_router_ = w.router.format;
@@ -258,27 +261,39 @@ std::string CudaBackend::own_times() {
   const size_t bytes = blocks.size() * sizeof(gpu::BlockClocks);
   wait();
   device_->download(blocks.data(), clocks_, {bytes, 1, bytes, bytes});
-  constexpr const char* kNames[gpu::kPhases] = {
-      "norm and first products", "KDA",        "output projection",
-      "norm, router, shared",    "choice, up", "down, sum"};
-  double mean[gpu::kPhases] = {}, most[gpu::kPhases] = {}, all = 0;
+  constexpr const char* kNames[gpu::kMarks] = {
+      "norm", "first products", "KDA",    "absent", "gated norm", "output projection",
+      "norm", "router",         "shared", "scores", "choice",     "asked",
+      "up",   "others",         "staged", "down",   "sum"};
+  const double layers = timed_layers_ - 2;
+  double mean[gpu::kMarks] = {}, last[gpu::kMarks] = {}, all = 0;
+  // Of layers by marks: when the last block was there.
+  std::vector<double> latest(static_cast<size_t>(timed_layers_) * gpu::kMarks, 0);
+  const auto start = std::ranges::min(blocks, {}, [](const auto& b) { return b.nanoseconds[0]; });
   for (const gpu::BlockClocks& b : blocks) {
     const double cycles = static_cast<double>(b.cycles[1] - b.cycles[0]);
     const double us =
         cycles > 0 ? static_cast<double>(b.nanoseconds[1] - b.nanoseconds[0]) / cycles / 1e3 : 0;
-    for (int p = 0; p < gpu::kPhases; ++p) {
-      double sum = 0;
-      for (int l = 1; l + 1 < timed_layers_; ++l)
-        sum += static_cast<double>(b.end[l][p] - (p > 0 ? b.end[l][p - 1] : b.begin[l]));
-      sum *= us / (timed_layers_ - 2);
-      mean[p] += sum / static_cast<double>(blocks.size());
-      most[p] = std::max(most[p], sum);
-      all += sum / static_cast<double>(blocks.size());
-    }
+    const double offset = static_cast<double>(b.nanoseconds[0] - start.nanoseconds[0]) / 1e3;
+    for (int l = 0; l < timed_layers_; ++l)
+      for (int p = 0; p < gpu::kMarks; ++p) {
+        const double since = p > 0 ? static_cast<double>(b.end[l][p] - b.end[l][p - 1])
+                                   : static_cast<double>(b.end[l][p] - b.begin[l]);
+        if (l > 0 && l + 1 < timed_layers_)
+          mean[p] += since * us / layers / static_cast<double>(blocks.size());
+        double& when = latest[static_cast<size_t>(l * gpu::kMarks + p)];
+        when = std::max(when, offset + static_cast<double>(b.end[l][p] - b.cycles[0]) * us);
+      }
   }
-  std::string text = cat(tenths(all), " us a layer");
-  for (int p = 0; p < gpu::kPhases; ++p)
-    text += cat("; ", kNames[p], " ", tenths(mean[p]), ", at most ", tenths(most[p]));
+  for (int l = 1; l + 1 < timed_layers_; ++l)
+    for (int p = 0; p < gpu::kMarks; ++p) {
+      const size_t i = static_cast<size_t>(l * gpu::kMarks + p);
+      last[p] += (latest[i] - latest[i - 1]) / layers;
+    }
+  for (const double part : mean) all += part;
+  std::string text = cat(tenths(all), " us a layer (of a block, of the last one)");
+  for (int p = 0; p < gpu::kMarks; ++p)
+    text += cat("; ", kNames[p], " ", tenths(mean[p]), ", ", tenths(last[p]));
   return text;
 }
 

@@ -80,6 +80,11 @@ std::vector<gpu::Piece> pieces_of(const gpu::LayerArgs& l, const gpu::ExchangePl
       p.bytes = static_cast<int>(l.router.row_bytes);
       to.push_back(p);
     }
+    // `to` has the count in front.
+    const int shared_pieces = l.cut[gpu::kStageShared].pieces;
+    if (l.shared_waits && block < l.e.shared_width / kHalf)
+      while ((static_cast<int64_t>(to.size()) - 1 + shared_pieces) % gpu::kResidentSlots != 0)
+        to.push_back({});
     for (int64_t tile = block; tile < l.e.shared_width / kHalf; tile += blocks)
       add_tile(to, l.cut[gpu::kStageShared], l.e.shared.gate, l.e.shared.up, tile * kHalf,
                tile * kHalf, gpu::kTileGroup, places.shared + tile * kHalf, gpu::kPostActivated);
