@@ -44,15 +44,16 @@ struct MlaLayer {
   std::vector<MlaRun> run(const std::vector<Rows>& h, int64_t positions) {
     const ModelShape& s = shape;
     std::vector<MlaRun> runs(verbs.size());
-    const auto set = [&](auto member, int64_t rows, int64_t cols) {
-      const std::vector<Rows> made = verbs.rows(rows, cols, [](int64_t r, int64_t c) {
-        return static_cast<double>((r * 37 + c * 11) % 23) / 16 - 0.7;
-      });
+    const auto number = [](int64_t r, int64_t c) {
+      return static_cast<double>((r * 37 + c * 11) % 23) / 16 - 0.7;
+    };
+    const auto set = [&](auto member, int64_t rows, int64_t cols, int64_t gap) {
+      const std::vector<Rows> made = verbs.rows(rows, cols, number, gap);
       for (size_t i = 0; i < runs.size(); ++i) member(runs[i]) = made[i];
     };
     for (size_t i = 0; i < runs.size(); ++i) runs[i].t.h = h[i];
     const auto scratch = [&](Rows Scratch::*member, int64_t cols) {
-      set([=](MlaRun& r) -> Rows& { return r.t.*member; }, kMaxVerify, cols);
+      set([=](MlaRun& r) -> Rows& { return r.t.*member; }, kMaxVerify, cols, 5);
     };
     scratch(&Scratch::q, s.heads * (s.nope + s.rope));
     scratch(&Scratch::q_a, std::max<int64_t>(s.q_lora, 1));
@@ -62,7 +63,7 @@ struct MlaLayer {
     scratch(&Scratch::mix, s.heads * s.v_dim);
     scratch(&Scratch::beta, s.heads);
     scratch(&Scratch::o, s.hidden);
-    set([](MlaRun& r) -> Rows& { return r.state.latent; }, positions, s.latent + s.rope);
+    set([](MlaRun& r) -> Rows& { return r.state.latent; }, positions, s.latent + s.rope, 4);
     return runs;
   }
 

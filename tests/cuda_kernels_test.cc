@@ -116,15 +116,15 @@ TEST(CudaKernels, PackedExpertsTakeThePlaceOfPlainOnes) {
 TEST(CudaKernels, DisagreementDoesNotCompile) {
   SPK_NEED_NVRTC();
   std::string checks = agreement_checks();
-  const std::string right = "spk::gpu::kSegment == 128";
+  const std::string right = "spk::gpu::kAttendStep == 32";
   ASSERT_NE(checks.find(right), std::string::npos);
-  checks.replace(checks.find(right), right.size(), "spk::gpu::kSegment == 127");
+  checks.replace(checks.find(right), right.size(), "spk::gpu::kAttendStep == 31");
   KernelCache cache("", kernel_sources(), checks);
   try {
     cache.get({"kernels/rows.cuh", "spk::gpu::add_rows<0>"}, "sm_90a");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("kSegment"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("kAttendStep"), std::string::npos) << e.what();
   }
 }
 

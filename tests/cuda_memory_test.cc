@@ -17,12 +17,13 @@ namespace {
 using test::TestModel;
 
 const auto kGoOn = [] { return true; };
+constexpr int64_t kSegments = 4 * gpu::kAttendStep;  // positions of some segments of attention
 
 // Prompts of the largest chunk, plain steps, verify passes with 1 to 7 drafts: within the first
 // segment of attention and beyond it.
 TEST(CudaMemory, NothingIsTakenAfterTheFirstStepsOfEachKind) {
   TestModel m("cuda");
-  constexpr int64_t kContext = 8 * gpu::kSegment, kChunk = 64;
+  constexpr int64_t kContext = 8 * kSegments, kChunk = 64;
   const auto session = m.session(kContext, kChunk);
   SamplerParams params;
   params.temperature = 0;
@@ -51,7 +52,7 @@ TEST(CudaMemory, NothingIsTakenAfterTheFirstStepsOfEachKind) {
     decode(1);
   }
   // A minute of emulation: what a longer context takes is asked for by the first step already.
-  if (!test::emulates_briefly()) read(gpu::kSegment + kChunk, 4);
+  if (!test::emulates_briefly()) read(kSegments + kChunk, 4);
   decode(first);
   const Counters warm = m.backend->counters();
   const int rounds = is_short ? 1 : test::emulates_briefly() ? 2 : 3;
@@ -96,7 +97,7 @@ struct Emulated {
 
 EngineOptions options_of(uint64_t memory) {
   EngineOptions options;
-  options.context = gpu::kSegment + 100;
+  options.context = kSegments + 100;
   options.chunk = 64;
   options.draft = 3;
   options.prove = false;
@@ -110,7 +111,7 @@ EngineOptions options_of(uint64_t memory) {
 TEST(CudaMemory, TheLimitHoldsToTheByte) {
   const auto total = static_cast<uint64_t>(Emulated(options_of(0)).engine->memory().total());
   Emulated exact(options_of(total));
-  EXPECT_EQ(exact.answer(gpu::kSegment + 20, 12).size(), 12u);
+  EXPECT_EQ(exact.answer(kSegments + 20, 12).size(), 12u);
   EXPECT_LE(exact.taken(), total);
   try {
     Emulated less(options_of(total - 1));

@@ -230,9 +230,10 @@ void attend(Verbs& v, int64_t first, int64_t rows, Format format, MlaRun& run) {
   const auto kv_b = v.weight(s.heads * (s.nope + s.v_dim), s.latent, format, 0.1);
   const auto norm = v.vector(s.latent, [&](int64_t, int64_t) { return 1 + 0.1 * v.normal(); });
   const int64_t context = first + rows + 3;
-  run.latent = v.rows(context, s.latent + s.rope, [&](int64_t r, int64_t) {
+  const auto filled = [&](int64_t r, int64_t) {
     return r < first ? v.normal() : NAN;  // What was never written must not be read
-  });
+  };
+  run.latent = v.rows(context, s.latent + s.rope, filled, 4);
   const auto kv = v.random(rows, s.latent + s.rope);
   run.q = v.random(rows, s.heads * (s.nope + s.rope));
   run.q_latent = v.random(rows, s.heads * s.latent);

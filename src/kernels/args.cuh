@@ -225,9 +225,50 @@ struct KdaChunkArgs {
   int heads;
 };
 
-// ---- mla.cuh, latent.cuh ----
-constexpr int kSegment = 128;  // positions of one piece of attention: a grid of absolute positions
-constexpr int kAttendHeads = 4;  // heads of one block; they share the reads of the latents
+// ---- mla.cuh, mla_merge.cuh, latent.cuh ----
+constexpr int kAttendHeads = 16;  // of a tile of the matrix unit; they share the reads of latents
+constexpr int kAttendStep = 32;   // positions whose scores become weights at once
+constexpr int kAttendTiles = 2;   // of a block, at most
+constexpr int kMergeColumns = 128;
+// A piece of attention is a segment of a grid of absolute positions, which gets coarser with them:
+// at short contexts a block has to be done soon, at long ones pieces of z (64 KB a segment for 32
+// heads) must not outweigh the latents. Longest segment / positions is at most 1/64, so that 132
+// multiprocessors with two blocks each have about equally much to do.
+constexpr int kSpans = 6;
+constexpr i64 span_begin(int span) {  // its first position
+  return span == 0   ? 0
+         : span == 1 ? 2048
+         : span == 2 ? 8192
+         : span == 3 ? 16384
+         : span == 4 ? 65536
+                     : 262144;
+}
+constexpr i64 span_step(int span) { return i64{kAttendStep} << span; }  // positions of a segment
+constexpr int segment_of(i64 position) {
+  int before = 0;
+  for (int span = 0; span + 1 < kSpans && position >= span_begin(span + 1); ++span)
+    before += static_cast<int>((span_begin(span + 1) - span_begin(span)) / span_step(span));
+  int span = 0;
+  while (span + 1 < kSpans && position >= span_begin(span + 1)) ++span;
+  return before + static_cast<int>((position - span_begin(span)) / span_step(span));
+}
+constexpr i64 segment_begin(int segment) {
+  int span = 0;
+  for (; span + 1 < kSpans; ++span) {
+    const i64 segments = (span_begin(span + 1) - span_begin(span)) / span_step(span);
+    if (segment < segments) break;
+    segment -= static_cast<int>(segments);
+  }
+  return span_begin(span) + segment * span_step(span);
+}
+// Shared memory of a tile, in floats: queries, parts of scores of eight warps, weights, and three
+// numbers a head. Rows end so that the lanes of a quarter of a warp, which read 64 bytes of two
+// rows each or write 32 of four, meet different banks.
+constexpr int kAttendPart = kAttendStep + 8, kAttendWeight = kAttendStep + 16;
+constexpr int attend_row(int width) { return ((width + 15) / 16 | 1) * 16; }
+constexpr int attend_floats(int width) {
+  return kAttendHeads * (attend_row(width) + kWarps * kAttendPart + kAttendWeight + 3);
+}
 struct RopeTableArgs {
   const double* turns;  // [half] half turns per position: frequency / pi
   View cosine, sine;    // [rows, half]
@@ -268,7 +309,7 @@ struct AttendArgs {
   float* piece_sum;
   const StepInfo* step;
   int n, heads, nope, width;
-  int unused = 0;
+  int positions;  // of the cache
   float scale;
 };
 

@@ -1,12 +1,22 @@
-// Gated latent attention: attention in latent space. What comes before it is in latent.cuh.
+// Gated latent attention: attention in latent space. What comes before it is in latent.cuh, the
+// merge of its pieces in mla_merge.cuh.
 //
-// Attention cuts positions on a fixed grid of absolute segments. Inside a segment: scores, their
-// largest, exponentials, weighted sum; segments are merged in order. A few rows spread their
+// Both products run on the matrix unit (tf32.cuh): sixteen heads of one row are the rows of a tile,
+// so a latent that is read once serves sixteen of them. Latents go from memory to the registers
+// that the instruction reads, without a stop in shared memory: a lane takes four neighbouring
+// numbers, whose order along a sum is free. For the scores the warps share out the columns, for the
+// values those of the result, and a step's 32 latents of 74 KB are read from memory once and from
+// the L1 the second time.
+//
+// Order of a row's sums: positions in steps of 32, on a grid of absolute positions. In a step a
+// score is the sum over the warps, in order, of their columns ascending; weights are relative to
+// the largest score so far, and what was summed before is brought down to it. The steps of a
+// segment (args.cuh) follow one another, and segments are merged in order. A few rows spread their
 // segments over blocks and merge in a second launch, many rows merge as they go; both do the same
 // operations in the same order, so a row's bits depend on its position alone.
 #pragma once
 
-#include "kernels/weights.cuh"
+#include "kernels/tf32.cuh"
 
 namespace spk::gpu {
 
@@ -24,225 +34,311 @@ SPK_DEVICE void merge_softmax(Softmax& to, const Softmax& from, float& keep, flo
   to.top = top;
 }
 
-// Grid: (segments, heads / kAttendHeads, rows) when split, else (1, heads / kAttendHeads, rows).
-template <int L, int P, bool kSplit>
-__global__ void __launch_bounds__(kThreads, 2) attend(const AttendArgs a) {
-  start_after_previous();
-  constexpr int kWidth = L + P;
-  constexpr int kColumns = (L + kThreads - 1) / kThreads;  // of z, per thread
-  // Positions that are asked for before the first is used.
-  constexpr int kScoresAtOnce = 2, kPositionsAtOnce = 16;
-  constexpr int kPerLane = (kWidth + kWarp - 1) / kWarp;
-  static_assert(kAttendHeads == 4, "scores of a position are one float4");
-  SPK_SHARED(float, query, kAttendHeads* kWidth);
-  SPK_SHARED(float, scores, kSegment* kAttendHeads);  // of a position: its heads
-  SPK_SHARED(float, tops, kAttendHeads);
-  SPK_SHARED(float, sums, kAttendHeads);
-  const int t = threadIdx.x, lane = t % kWarp, warp = t / kWarp;
-  const int h0 = blockIdx.y * kAttendHeads, row = blockIdx.z;
-  const int heads = min(kAttendHeads, a.heads - h0);
-  const i64 seen = a.step->first_position + row + 1;
-  for (int e = t; e < kAttendHeads * kWidth; e += kThreads) {
-    const int h = h0 + min(e / kWidth, heads - 1), c = e % kWidth;  // no head: the last one again
-    query[e] = c < L ? row_of(a.q_latent, row)[static_cast<i64>(h) * L + c]
-                     : row_of(a.q, row)[static_cast<i64>(h) * a.width + a.nope + c - L];
-  }
-  __syncthreads();
-  Softmax total[kAttendHeads];
-  float z[kAttendHeads][kColumns];
-  const int begin = kSplit ? blockIdx.x : 0;
-  const int end = kSplit ? begin + 1 : static_cast<int>((seen + kSegment - 1) / kSegment);
-  for (int segment = begin; segment < end; ++segment) {
-    const i64 start = static_cast<i64>(segment) * kSegment;
-    const int count = static_cast<int>(seen - start < kSegment ? seen - start : kSegment);
-    if (kSplit && count <= 0) return;  // the whole block: this row ends before
-    for (int m = warp; m < count; m += kWarps * kScoresAtOnce) {
-      const float* c[kScoresAtOnce];
-#pragma unroll
-      for (int p = 0; p < kScoresAtOnce; ++p)
-        c[p] = row_of(a.latent, start + min(m + p * kWarps, count - 1));
-      float value[kScoresAtOnce][kPerLane];
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j) {
-        const int e = j * kWarp + lane;
-#pragma unroll
-        for (int p = 0; p < kScoresAtOnce; ++p)
-          value[p][j] = kWidth % kWarp == 0 || e < kWidth ? c[p][e] : 0.f;
-      }
-      float dot[kScoresAtOnce][kAttendHeads] = {};
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j) {
-        const int e = j * kWarp + lane;
-        if (kWidth % kWarp != 0 && e >= kWidth) break;
-#pragma unroll
-        for (int h = 0; h < kAttendHeads; ++h) {
-          const float q = query[h * kWidth + e];
-#pragma unroll
-          for (int p = 0; p < kScoresAtOnce; ++p) dot[p][h] = fmaf(q, value[p][j], dot[p][h]);
-        }
-      }
-#pragma unroll
-      for (int p = 0; p < kScoresAtOnce; ++p) {
-#pragma unroll
-        for (int h = 0; h < kAttendHeads; ++h) {
-          dot[p][h] = warp_sum(dot[p][h]);
-          if (lane == 0 && m + p * kWarps < count)
-            scores[(m + p * kWarps) * kAttendHeads + h] = dot[p][h] * a.scale;
-        }
-      }
-    }
-    __syncthreads();
-    if (warp < kAttendHeads) {
-      const auto score = [&](int m) -> float& { return scores[m * kAttendHeads + warp]; };
-      float top = score(0);
-      for (int m = lane; m < count; m += kWarp) top = score(m) > top ? score(m) : top;
-      top = warp_max(top);
-      float sum = 0.f;
-      for (int m = lane; m < count; m += kWarp) {
-        score(m) = expf(score(m) - top);
-        sum += score(m);
-      }
-      sum = warp_sum(sum);
-      if (lane == 0) {
-        tops[warp] = top;
-        sums[warp] = sum;
-      }
-    }
-    __syncthreads();
-    float part[kAttendHeads][kColumns] = {};
-    for (int m0 = 0; m0 < count; m0 += kPositionsAtOnce) {
-      float value[kPositionsAtOnce][kColumns];
-#pragma unroll
-      for (int m = 0; m < kPositionsAtOnce; ++m) {
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          const int c = j * kThreads + t;
-          value[m][j] = m0 + m < count && c < L ? row_of(a.latent, start + m0 + m)[c] : 0.f;
-        }
-      }
-#pragma unroll
-      for (int m = 0; m < kPositionsAtOnce; ++m) {
-        if (m0 + m >= count) break;
-        const float4 weight = reinterpret_cast<const float4*>(scores)[m0 + m];
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          part[0][j] = fmaf(weight.x, value[m][j], part[0][j]);
-          part[1][j] = fmaf(weight.y, value[m][j], part[1][j]);
-          part[2][j] = fmaf(weight.z, value[m][j], part[2][j]);
-          part[3][j] = fmaf(weight.w, value[m][j], part[3][j]);
-        }
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < kAttendHeads; ++h) {
-      const Softmax piece = {tops[h], sums[h]};
-      float keep = 0.f, take = 1.f;
-      if (segment == begin) {
-        total[h] = piece;
-      } else {
-        merge_softmax(total[h], piece, keep, take);
-      }
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j)
-        z[h][j] = segment == begin ? part[h][j] : fmaf(take, part[h][j], keep * z[h][j]);
-    }
-    __syncthreads();  // before the next segment's scores
-  }
-#pragma unroll
-  for (int h = 0; h < kAttendHeads; ++h) {
-    if (h >= heads) break;
-    float* out;
-    float factor = 1.f;
-    if constexpr (kSplit) {
-      const i64 piece = (static_cast<i64>(blockIdx.x) * a.n + row) * a.heads + h0 + h;
-      out = a.piece_z + piece * L;
-      if (t == 0) {
-        a.piece_top[piece] = total[h].top;
-        a.piece_sum[piece] = total[h].sum;
-      }
-    } else {
-      out = row_at(a.z, row) + static_cast<i64>(h0 + h) * L;
-      factor = 1.f / total[h].sum;
-    }
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      const int c = j * kThreads + t;
-      if (c < L) out[c] = kSplit ? z[h][j] : z[h][j] * factor;
-    }
+// Columns c .. c + 3 of a row of W, zeros behind its end.
+template <int W>
+SPK_DEVICE float4 four_of(const float* row, int c) {
+  if constexpr (W % 16 == 0) {
+    return *reinterpret_cast<const float4*>(row + c);
+  } else if constexpr (W % 4 == 0) {
+    return c < W ? *reinterpret_cast<const float4*>(row + c) : float4{0.f, 0.f, 0.f, 0.f};
+  } else {  // rows begin anywhere
+    return {c < W ? row[c] : 0.f, c + 1 < W ? row[c + 1] : 0.f, c + 2 < W ? row[c + 2] : 0.f,
+            c + 3 < W ? row[c + 3] : 0.f};
   }
 }
 
-// Grid: (heads, rows): the second launch of the split form. The factors of the merges depend on the
-// segments' largest scores alone, so they are made for many segments at once; then the sums follow
-// one another.
-template <int L>
-__global__ void __launch_bounds__(kThreads) attend_merge(const AttendArgs a) {
-  start_after_previous();
-  constexpr int kColumns = (L + kThreads - 1) / kThreads, kAtOnce = 8;
-  SPK_SHARED(float, tops, kThreads);  // of the segments up to this one
-  SPK_SHARED(float, keeps, kThreads);
-  SPK_SHARED(float, takes, kThreads);
-  SPK_SHARED(float, sums, kThreads);
-  const int h = blockIdx.x, row = blockIdx.y, t = threadIdx.x;
-  const i64 seen = a.step->first_position + row + 1;
-  const int segments = static_cast<int>((seen + kSegment - 1) / kSegment);
-  const auto piece = [&](int segment) {
-    return (static_cast<i64>(segment) * a.n + row) * a.heads + h;
-  };
-  float z[kColumns] = {}, total = 0.f, top_before = 0.f;
-  for (int first = 0; first < segments; first += kThreads) {
-    const int count = min(segments - first, kThreads);
-    const float own = t < count ? a.piece_top[piece(first + t)] : __uint_as_float(0xff800000u);
-    sums[t] = t < count ? a.piece_sum[piece(first + t)] : 0.f;
-    tops[t] = own;
-    __syncthreads();
-    for (int d = 1; d < kThreads; d *= 2) {  // running maxima
-      const float other = t >= d ? tops[t - d] : own;
-      __syncthreads();
-      tops[t] = other > tops[t] ? other : tops[t];
-      __syncthreads();
+// One row's sixteen heads, by kThreads threads with attend_shared() bytes of memory.
+template <int L, int P>
+struct AttendTile {
+  static constexpr int kWidth = L + P;
+  static constexpr int kSteps = (kWidth + 15) / 16;  // of sixteen columns
+  static constexpr int kMostSteps = (kSteps + kWarps - 1) / kWarps;
+  static constexpr int kGroups = (L + 31) / 32;  // of 32 columns of the result
+  static constexpr int kMostGroups = (kGroups + kWarps - 1) / kWarps;
+  static constexpr int kSlices = kAttendStep / 16;    // of sixteen positions
+  static constexpr int kTiles = kAttendStep / 8;      // of eight
+  static constexpr int kStride = attend_row(kWidth);  // of the queries
+  static constexpr int kPart = kAttendPart, kWeight = kAttendWeight;
+  static constexpr int kWarpHeads = kAttendHeads / kWarps;  // whose weights a warp makes
+
+  float* query;    // [heads, kStride]
+  float* parts;    // [warps, heads, kPart] of the scores
+  float* weights;  // [heads, kWeight]
+  float* keeps;    // [heads] what becomes of the sums so far
+  float* takes;    // [heads]
+  float* others;   // [heads]
+
+  int lane, warp, g, j;
+  Softmax seen[kWarpHeads];  // of the warp's heads, in the segment
+  float z[kMostGroups][4][4] = {};
+
+  SPK_DEVICE AttendTile(float* memory, int thread)
+      : query(memory),
+        parts(query + kAttendHeads * kStride),
+        weights(parts + kWarps * kAttendHeads * kPart),
+        keeps(weights + kAttendHeads * kWeight),
+        takes(keeps + kAttendHeads),
+        others(takes + kAttendHeads),
+        lane(thread % kWarp),
+        warp(thread / kWarp),
+        g(lane / 4),
+        j(lane % 4) {}
+
+  SPK_DEVICE void stage_query(const AttendArgs& a, int row, int h0) {
+    const float* latent = row_of(a.q_latent, row);
+    const float* rope = row_of(a.q, row) + a.nope;
+#pragma unroll 4
+    for (int e = warp * kWarp + lane; e < kAttendHeads * kSteps * 16; e += kThreads) {
+      const int c = e % (kSteps * 16), at = e / (kSteps * 16);
+      const i64 h = min(h0 + at, a.heads - 1);  // no head: the last one again
+      query[at * kStride + c] = c < L        ? latent[h * L + c]
+                                : c < kWidth ? rope[h * a.width + c - L]
+                                             : 0.f;
     }
-    const auto top_up_to = [&](int i) {
-      const float here = tops[i];
-      return first > 0 && top_before > here ? top_before : here;
+  }
+
+  // The warp's columns of the scores of a step: positions from `first` on, of which `count` are
+  // there; for those behind them the last one again.
+  SPK_DEVICE void add_scores(const float* first, int pitch, int count) {
+    const int begin = kSteps * warp / kWarps, steps = kSteps * (warp + 1) / kWarps - begin;
+    const float* from[kTiles];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) from[n] = first + min(8 * n + g, count - 1) * pitch;
+    float4 b[2][kTiles];
+    const auto load = [&](int s) {
+      const int c = 16 * min(begin + s, kSteps - 1) + 4 * j;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) b[s % 2][n] = four_of<kWidth>(from[n], c);
     };
-    // As merge_softmax has them; the first segment is taken as it is.
-    if (t < count) {
-      const float top = top_up_to(t);
-      const float before = t > 0 ? top_up_to(t - 1) : top_before;
-      keeps[t] = first + t == 0 ? 0.f : expf(before - top);
-      takes[t] = first + t == 0 ? 1.f : expf(own - top);
-    }
-    const float top_behind = top_up_to(count - 1);
-    __syncthreads();
-    for (int i0 = 0; i0 < count; i0 += kAtOnce) {
-      float value[kAtOnce][kColumns];
+    float c[kTiles][4] = {};
+    load(0);
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
+    for (int s = 0; s < kMostSteps; ++s) {
+      if (s + 1 < kMostSteps) load(s + 1);
+      if (s < steps) {
+        const float* q = query + g * kStride + 16 * (begin + s) + 4 * j;
+        const SplitRows rows(*reinterpret_cast<const float4*>(q),
+                             *reinterpret_cast<const float4*>(q + 8 * kStride));
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          const int c = j * kThreads + t;
-          value[i][j] = i0 + i < count && c < L ? a.piece_z[piece(first + i0 + i) * L + c] : 0.f;
-        }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (i0 + i >= count) break;
-        const bool only = first + i0 + i == 0;
-        const float keep = keeps[i0 + i], take = takes[i0 + i], sum = sums[i0 + i];
-        total = only ? sum : fmaf(total, keep, sum * take);
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j)
-          z[j] = only ? value[i][j] : fmaf(take, value[i][j], keep * z[j]);
+        for (int n = 0; n < kTiles; ++n)
+          multiply_split(c[n], rows, b[s % 2][n].x, b[s % 2][n].y, b[s % 2][n].z, b[s % 2][n].w);
       }
     }
-    top_before = top_behind;
-    __syncthreads();  // before the next segments' tops
+    float* to = parts + (warp * kAttendHeads + g) * kPart + 2 * j;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      *reinterpret_cast<float2*>(to + 8 * n) = {c[n][0], c[n][1]};
+      *reinterpret_cast<float2*>(to + 8 * kPart + 8 * n) = {c[n][2], c[n][3]};
+    }
+  }
+
+  // A head's scores of a step, a lane a position, become weights. `opens`: the segment's first.
+  SPK_DEVICE void weigh(int count, bool opens, float scale) {
+    static_assert(kAttendStep == kWarp, "a lane a position");
+#pragma unroll
+    for (int k = 0; k < kWarpHeads; ++k) {
+      const int h = warp * kWarpHeads + k;
+      float score = parts[h * kPart + lane];
+#pragma unroll
+      for (int w = 1; w < kWarps; ++w) score += parts[(w * kAttendHeads + h) * kPart + lane];
+      score *= scale;
+      const bool there = lane < count;
+      const float largest = warp_max(there ? score : __uint_as_float(0xff800000u));
+      const float top = opens || largest > seen[k].top ? largest : seen[k].top;
+      const float keep = opens ? 0.f : expf(seen[k].top - top);
+      const float weight = there ? expf(score - top) : 0.f;
+      const float sum = warp_sum(weight);
+      seen[k] = {top, opens ? sum : fmaf(seen[k].sum, keep, sum)};
+      weights[h * kWeight + lane] = weight;
+      if (lane == 0) keeps[h] = keep;
+    }
+  }
+
+  // z of the warp's columns: what was summed before, and the step's latents by their weights. Of
+  // four neighbouring columns one goes to each of four tiles.
+  SPK_DEVICE void add_values(const float* first, int pitch, int count, bool opens) {
+    const float upper = opens ? 0.f : keeps[g], lower = opens ? 0.f : keeps[g + 8];
+#pragma unroll
+    for (int k = 0; k < kMostGroups; ++k)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        z[k][e][0] = opens ? 0.f : z[k][e][0] * upper;
+        z[k][e][1] = opens ? 0.f : z[k][e][1] * upper;
+        z[k][e][2] = opens ? 0.f : z[k][e][2] * lower;
+        z[k][e][3] = opens ? 0.f : z[k][e][3] * lower;
+      }
+    if (warp * kMostGroups >= kGroups) return;
+    constexpr int kTurns = kSlices * kMostGroups;
+    float4 b[2][4];
+    const auto load = [&](int turn) {
+      const int slice = turn / kMostGroups, group = warp * kMostGroups + turn % kMostGroups;
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        b[turn % 2][i] =
+            four_of<kWidth>(first + min(16 * slice + 4 * j + i, count - 1) * pitch,
+                            L % 32 == 0 || 32 * group + 4 * g < L ? 32 * group + 4 * g : 0);
+    };
+    load(0);
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      if (turn + 1 < kTurns) load(turn + 1);
+      const float* weight = weights + g * kWeight + 16 * (turn / kMostGroups) + 4 * j;
+      const SplitRows rows(*reinterpret_cast<const float4*>(weight),
+                           *reinterpret_cast<const float4*>(weight + 8 * kWeight));
+      const float4(&v)[4] = b[turn % 2];
+      float(&to)[4][4] = z[turn % kMostGroups];
+      multiply_split(to[0], rows, v[0].x, v[1].x, v[2].x, v[3].x);
+      multiply_split(to[1], rows, v[0].y, v[1].y, v[2].y, v[3].y);
+      multiply_split(to[2], rows, v[0].z, v[1].z, v[2].z, v[3].z);
+      multiply_split(to[3], rows, v[0].w, v[1].w, v[2].w, v[3].w);
+    }
+  }
+
+  // One segment, or what of it is in front of `end`. Threads of other tiles of the block have as
+  // many steps.
+  SPK_DEVICE void run(const AttendArgs& a, i64 begin, i64 end) {
+    const int pitch = static_cast<int>(a.latent.stride);
+    for (i64 start = begin; start < end; start += kAttendStep) {
+      const float* first = row_of(a.latent, start);
+      const int count = static_cast<int>(end - start < kAttendStep ? end - start : kAttendStep);
+      if (const i64 left = end - start - kAttendStep; left > 0)
+        ask_for_rows(first + kAttendStep * pitch, pitch, left);
+      add_scores(first, pitch, count);
+      __syncthreads();
+      weigh(count, start == begin, a.scale);
+      __syncthreads();
+      add_values(first, pitch, count, start == begin);
+    }
+  }
+  // A step's latents, by the block.
+  SPK_DEVICE static void ask_for_rows(const float* first, int pitch, i64 rows) {
+    const int bytes = static_cast<int>(rows < kAttendStep ? rows : kAttendStep) * pitch * 4;
+    const int threads = static_cast<int>(blockDim.x);
+    for (int at = static_cast<int>(threadIdx.x) * kLineBytes; at < bytes;
+         at += threads * kLineBytes)
+      ask_for_line(reinterpret_cast<const char*>(first) + at);
+  }
+
+  // Column of z[k][e][i], i % 2 = 0; the one of i + 1 is four further.
+  SPK_DEVICE int column(int k, int e) const { return 32 * (warp * kMostGroups + k) + 8 * j + e; }
+};
+
+// Grid: (segments, tiles of heads / those of a block, rows); kThreads threads and attend_shared()
+// bytes a tile. Leaves pieces for attend_merge.
+template <int L, int P>
+__global__ void __launch_bounds__(kAttendTiles* kThreads, 1) attend(const AttendArgs a) {
+  using Tile = AttendTile<L, P>;
+  SPK_DYNAMIC_SHARED(memory);
+  let_next_start();
+  // The longest segments are the last ones: they start first.
+  const int segment = static_cast<int>(gridDim.x) - 1 - static_cast<int>(blockIdx.x);
+  const i64 begin = segment_begin(segment);
+  // Lines of the cache may be asked for before anything of this step is there.
+  if (begin < a.positions)
+    Tile::ask_for_rows(row_of(a.latent, begin), static_cast<int>(a.latent.stride),
+                       a.positions - begin);
+  wait_for_previous();
+  const int row = blockIdx.z, thread = threadIdx.x % kThreads, at = threadIdx.x / kThreads;
+  const i64 seen = a.step->first_position + row + 1;
+  if (begin >= seen) return;  // the whole block: this row ends before
+  const int tiles = static_cast<int>(blockDim.x) / kThreads;
+  const int h0 = (static_cast<int>(blockIdx.y) * tiles + at) * kAttendHeads;
+  Tile tile(reinterpret_cast<float*>(memory) + at * attend_floats(L + P), thread);
+  tile.stage_query(a, row, h0);
+  __syncthreads();
+  const i64 end = segment_begin(segment + 1);
+  tile.run(a, begin, end < seen ? end : seen);
+  const i64 piece = (static_cast<i64>(segment) * a.n + row) * a.heads + h0;
+#pragma unroll
+  for (int k = 0; k < Tile::kWarpHeads; ++k) {
+    const int h = tile.warp * Tile::kWarpHeads + k;
+    if (tile.lane != 0 || h0 + h >= a.heads) continue;
+    a.piece_top[piece + h] = tile.seen[k].top;
+    a.piece_sum[piece + h] = tile.seen[k].sum;
   }
 #pragma unroll
-  for (int j = 0; j < kColumns; ++j) {
-    const int c = j * kThreads + t;
-    if (c < L) row_at(a.z, row)[static_cast<i64>(h) * L + c] = z[j] * (1.f / total);
+  for (int half = 0; half < 2; ++half) {
+    const int h = tile.g + 8 * half;
+    if (h0 + h >= a.heads) continue;
+    float* to = a.piece_z + (piece + h) * L;
+#pragma unroll
+    for (int k = 0; k < Tile::kMostGroups; ++k)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int c = tile.column(k, 4 * i);
+        const float(&z)[4][4] = tile.z[k];
+        const int p = 2 * half + i;
+        if constexpr (L % 4 == 0) {
+          if (c < L) *reinterpret_cast<float4*>(to + c) = {z[0][p], z[1][p], z[2][p], z[3][p]};
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (c + e < L) to[c + e] = z[e][p];
+        }
+      }
   }
+}
+
+// The same without pieces: a tile's block takes all segments of a row, one after the other. Grid:
+// (1, tiles of heads, rows).
+template <int L, int P>
+__global__ void __launch_bounds__(kThreads, 1) attend_whole(const AttendArgs a) {
+  using Tile = AttendTile<L, P>;
+  SPK_DYNAMIC_SHARED(memory);
+  start_after_previous();
+  const int row = blockIdx.z, h0 = static_cast<int>(blockIdx.y) * kAttendHeads;
+  const i64 seen = a.step->first_position + row + 1;
+  Tile tile(reinterpret_cast<float*>(memory), threadIdx.x);
+  tile.stage_query(a, row, h0);
+  __syncthreads();
+  Softmax total[Tile::kWarpHeads];
+  float z[Tile::kMostGroups][4][4];
+  const int segments = segment_of(seen - 1) + 1;
+  for (int segment = 0; segment < segments; ++segment) {
+    const i64 end = segment_begin(segment + 1);
+    tile.run(a, segment_begin(segment), end < seen ? end : seen);
+#pragma unroll
+    for (int k = 0; k < Tile::kWarpHeads; ++k) {
+      const int h = tile.warp * Tile::kWarpHeads + k;
+      float keep = 0.f, take = 1.f;
+      if (segment == 0) {
+        total[k] = tile.seen[k];
+      } else {
+        merge_softmax(total[k], tile.seen[k], keep, take);
+      }
+      if (tile.lane == 0) {
+        tile.takes[h] = take;
+        tile.others[h] = keep;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < Tile::kMostGroups; ++k)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int h = tile.g + i / 2 * 8;
+          z[k][e][i] = segment == 0
+                           ? tile.z[k][e][i]
+                           : fmaf(tile.takes[h], tile.z[k][e][i], tile.others[h] * z[k][e][i]);
+        }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < Tile::kWarpHeads; ++k)
+    if (tile.lane == 0) tile.takes[tile.warp * Tile::kWarpHeads + k] = 1.f / total[k].sum;
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < Tile::kMostGroups; ++k)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int h = tile.g + i / 2 * 8, c = tile.column(k, e) + i % 2 * 4;
+        if (h0 + h < a.heads && c < L)
+          row_at(a.z, row)[static_cast<i64>(h0 + h) * L + c] = z[k][e][i] * tile.takes[h];
+      }
 }
 
 }  // namespace spk::gpu

@@ -11,7 +11,7 @@
 #include "kernels/kda_chunk.cuh"
 #include "kernels/latent.cuh"
 #include "kernels/matmul.cuh"
-#include "kernels/mla.cuh"
+#include "kernels/mla_merge.cuh"
 #include "kernels/resident.cuh"
 #include "kernels/route.cuh"
 #include "kernels/rows.cuh"
@@ -54,7 +54,8 @@ EmulatedKernel call(void (*kernel)(Args)) {
   SPK_KERNEL(kda_rows<d>), SPK_KERNEL(fold_state<d>);  \
   SPK_KERNEL(kda_prepare<d>), SPK_KERNEL(kda_scan<d>); \
   SPK_KERNEL(kda_block<d, 2>), SPK_KERNEL(kda_block<d, 4>)
-#define SPK_LATENT(l, p) SPK_KERNEL(attend<l, p, false>), SPK_KERNEL(attend<l, p, true>)
+#define SPK_LATENT(l, p) \
+  SPK_KERNEL(attend<l, p>), SPK_KERNEL(attend_whole<l, p>), SPK_KERNEL(attend_merge<l>)
 
 const std::unordered_map<std::string, EmulatedKernel>& kernels() {
   static const std::unordered_map<std::string, EmulatedKernel> all = [] {
@@ -86,8 +87,8 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_HEAD_DIM(128);
     SPK_LATENT(32, 16);
     SPK_LATENT(64, 32);
+    SPK_LATENT(80, 2);
     SPK_LATENT(512, 64);
-    SPK_KERNEL(attend_merge<32>), SPK_KERNEL(attend_merge<64>), SPK_KERNEL(attend_merge<512>);
     SPK_KERNEL(rms_norm<false>), SPK_KERNEL(rms_norm<true>);
     SPK_KERNEL(add_rows<0>), SPK_KERNEL(swiglu<0>), SPK_KERNEL(head_gate<0>);
     SPK_KERNEL(read_all<0>), SPK_KERNEL(conv_step<2>), SPK_KERNEL(conv_step<4>);

@@ -1,4 +1,5 @@
-// The matrix unit on the host: mma.m16n8k16 of halves with sums of floats, and rounding to halves.
+// The matrix unit on the host: mma.m16n8k16 of halves and mma.m16n8k8 of TF32 with sums of floats,
+// and rounding to halves.
 // Included behind emulator.h, before the kernels.
 #pragma once
 
@@ -55,6 +56,32 @@ inline void emulated_multiply_tiles(float (&c)[4], const unsigned (&a)[4], unsig
     c[1] = fmaf(upper, odd, c[1]);
     c[2] = fmaf(lower, even, c[2]);
     c[3] = fmaf(lower, odd, c[3]);
+  }
+}
+
+struct EmulatedTf32 {
+  float a[32][4], b[32][2];
+};
+// Of an operand the unit takes the upper 19 bits.
+inline void emulated_multiply_tf32(float (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                   unsigned b1) {
+  static EmulatedTf32 tiles[32][2];
+  static unsigned char turns[32][32];
+  const unsigned warp = emu::current->thread.x / 32;
+  const int lane = emu::lane();
+  EmulatedTf32& t = tiles[warp][turns[warp][lane] ^= 1];
+  for (int k = 0; k < 4; ++k) t.a[lane][k] = __uint_as_float(a[k] & 0xffffe000u);
+  t.b[lane][0] = __uint_as_float(b0 & 0xffffe000u);
+  t.b[lane][1] = __uint_as_float(b1 & 0xffffe000u);
+  emu::exchange(0);
+  const int row = lane / 4 * 4, column = lane % 4 * 8;  // the first lanes that hold them
+  for (int k = 0; k < 8; ++k) {
+    const float* from = t.a[row + k % 4] + k / 4 * 2;  // of (row, row + 8)
+    const float even = t.b[column + k % 4][k / 4], odd = t.b[column + 4 + k % 4][k / 4];
+    c[0] = fmaf(from[0], even, c[0]);
+    c[1] = fmaf(from[0], odd, c[1]);
+    c[2] = fmaf(from[1], even, c[2]);
+    c[3] = fmaf(from[1], odd, c[3]);
   }
 }
 

@@ -177,12 +177,12 @@ Verbs::Weights Verbs::matrix(int64_t rows, int64_t cols, const Values& values) {
 }
 Verbs::Weights Verbs::vector(int64_t cols, const Values& values) { return matrix(1, cols, values); }
 
-std::vector<Rows> Verbs::rows(int64_t count, int64_t cols, const Values& values) {
+std::vector<Rows> Verbs::rows(int64_t count, int64_t cols, const Values& values, int64_t gap) {
   std::vector<double> x;
   for (int64_t r = 0; r < count; ++r)
     for (int64_t c = 0; c < cols; ++c)
       x.push_back(static_cast<double>(static_cast<float>(values(r, c))));
-  const int64_t stride = cols + 5;  // what lies between the rows must not matter
+  const int64_t stride = cols + gap;
   std::vector<Rows> made;
   each([&](Backend& b, size_t) {
     const Buffer buffer = b.alloc(static_cast<size_t>(count * stride) * b.real_bytes(), "test");

@@ -16,7 +16,6 @@ namespace {
 constexpr size_t kAlign = 256;
 // 130,000 tensors of flash by one driver allocation each would take minutes.
 constexpr size_t kChunk = size_t{256} << 20;
-constexpr size_t kStaticShared = 48 << 10;  // what a block has without asking
 
 size_t round_to(size_t bytes, size_t align) { return (bytes + align - 1) / align * align; }
 
@@ -68,9 +67,9 @@ void CudaBackend::prepare(const ModelShape& shape) {
           "multiples of 32 up to 256");
   require(s.conv_kernel >= 2 && s.conv_kernel <= 8, "short_conv_kernel_size", s.conv_kernel,
           "2 to 8");
-  const auto attend_bytes =
-      static_cast<size_t>(gpu::kAttendHeads * (s.latent + s.rope + gpu::kSegment + 8)) * 4;
-  require(attend_bytes <= kStaticShared, "kv_lora_rank", s.latent, "up to about 2,000");
+  const int64_t attend_bytes = 4 * gpu::attend_floats(static_cast<int>(s.latent + s.rope));
+  require(attend_bytes <= static_cast<int64_t>(device_->info().shared), "kv_lora_rank", s.latent,
+          "as much as the shared memory of a block has room for");
   require(s.experts <= gpu::kMaxExperts, "num_experts", s.experts, "up to 1024");
   require(s.groups <= gpu::kMaxGroups, "n_group", s.groups, "up to 64");
   require(s.top_k <= gpu::kMaxTopK, "num_experts_per_tok", s.top_k, "up to 32");

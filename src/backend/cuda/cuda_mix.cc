@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kThreads = gpu::kThreads;
 constexpr int64_t kLeastRopeRows = 16;
-constexpr int64_t kSegmentsAtOnce = 8;
+constexpr int64_t kSegmentsAtOnce = 32;
 
 int64_t blocks(int64_t n, int64_t per_block = kThreads) { return ceil_div(n, per_block); }
 
@@ -233,8 +233,9 @@ void CudaBackend::latent_query(const Rows& q, const Rows& kv, const Mla& w, cons
 void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
                                 const Rows& z) {
   const int64_t positions = step_.first_position + q.rows, heads = shape_.heads;
-  const int64_t segments = ceil_div(positions, gpu::kSegment);
-  const int64_t head_blocks = blocks(heads, gpu::kAttendHeads);
+  const int64_t width = shape_.latent + shape_.rope;
+  SPK_CHECK(width % 4 != 0 ||
+            (state.latent.stride % 4 == 0 && state.latent.offset % 4 == 0));  // loads of 16 bytes
   gpu::AttendArgs a{};
   a.q_latent = view_of(q_latent);
   a.q = view_of(q);
@@ -245,29 +246,42 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   a.heads = static_cast<int>(heads);
   a.nope = static_cast<int>(shape_.nope);
   a.width = static_cast<int>(shape_.nope + shape_.rope);
+  a.positions = static_cast<int>(state.latent.rows);
   a.scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
+  const int64_t tiles = blocks(heads, gpu::kAttendHeads);
+  const int64_t shared = 4 * gpu::attend_floats(static_cast<int>(width));
+  const Grid whole = {1, tiles, q.rows, shared};
   if (q.rows > gpu::kMaxRowsInvariant) {
-    launch(attend_kernel(shape_, false), {1, head_blocks, q.rows}, kThreads, a);
+    launch(attend_kernel(shape_, false), whole, kThreads, a);
     return;
   }
   // Sized for the whole cache at once and asked for by the first step, so that no answer fails for
   // want of it when its context grows past a segment.
   const int64_t pieces =
-      ceil_div(state.latent.rows, gpu::kSegment) * gpu::kMaxRowsInvariant * heads;
+      (gpu::segment_of(state.latent.rows - 1) + 1) * gpu::kMaxRowsInvariant * heads;
   Sections sections;
   sections.add(a.piece_z, pieces * shape_.latent);
   sections.add(a.piece_top, pieces);
   sections.add(a.piece_sum, pieces);
   sections.place(work_space(sections.bytes()));
-  if (segments == 1) {
-    launch(attend_kernel(shape_, false), {1, head_blocks, q.rows}, kThreads, a);
+  if (positions <= gpu::kAttendStep) {
+    launch(attend_kernel(shape_, false), whole, kThreads, a);
     return;
   }
   // Room for some more segments, whose blocks end at once: fewer graphs as a context grows.
-  launch(attend_kernel(shape_, true), {round_up(segments, kSegmentsAtOnce), head_blocks, q.rows},
+  const int64_t segments = round_up(gpu::segment_of(positions - 1) + 1, kSegmentsAtOnce);
+  // As soon as every multiprocessor has work, two tiles of heads share a block, so that latents
+  // come from the L2 for both.
+  const bool many = segments * tiles * q.rows > device_->info().multiprocessors;
+  const auto most_shared = static_cast<int64_t>(device_->info().shared);
+  const int64_t together =
+      many && tiles > 1 && gpu::kAttendTiles * shared <= most_shared ? gpu::kAttendTiles : 1;
+  launch(attend_kernel(shape_, true),
+         {segments, blocks(tiles, together), q.rows, together * shared},
+         static_cast<int>(together * kThreads), a);
+  launch(attend_merge_kernel(shape_), {heads, blocks(shape_.latent, gpu::kMergeColumns), q.rows},
          kThreads, a);
-  launch(attend_merge_kernel(shape_), {heads, q.rows}, kThreads, a);
 }
 
 }  // namespace spk::cuda

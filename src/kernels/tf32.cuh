@@ -1,0 +1,72 @@
+// Products of floats on the matrix unit, nearly as exact as in float: three TF32 products for one
+// (sm_80 and later).
+//
+// A number x becomes hi + lo, hi rounded to TF32's 11 bits and lo = x - hi, exact. The instruction
+// looks at the upper 19 bits of an operand, so it takes hi as it is and cuts lo to 11 bits. The sum
+// of lo * hi, hi * lo and hi * hi leaves out lo * lo. With |lo| <= 2^-11 |x|, and a cut of at most
+// 2^-10 |lo|, a product is off by at most (2 * 2^-21 + 2^-22) |x y|, 1.2e-6 and mostly a tenth of
+// it; a product of floats that rounds would be off by 6e-8. Products of hi and lo are exact: 22
+// bits.
+//
+// A row of the result depends on its own row of a and on b, on no other row: rows are invariant as
+// long as the instructions and their order are.
+#pragma once
+
+#include "kernels/common.cuh"
+
+namespace spk::gpu {
+
+// c += a b: a is 16 x 8, b 8 x 8, spread over the lanes as PTX says of mma.m16n8k8: of lane
+// (g, j) = (lane / 4, lane % 4) a has (g, j), (g + 8, j), (g, j + 4), (g + 8, j + 4), b has (j, g)
+// and (j + 4, g), c has (g, 2 j), (g, 2 j + 1), (g + 8, 2 j), (g + 8, 2 j + 1).
+SPK_DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+#if defined(__CUDA_ARCH__)
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  emulated_multiply_tf32(c, a, b0, b1);
+#endif
+}
+
+// What is no number stays none, by way of lo.
+SPK_DEVICE void split(float x, unsigned& hi, unsigned& lo) {
+  hi = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+  lo = __float_as_uint(x - __uint_as_float(hi));
+}
+
+// Sixteen numbers along the sum of two rows of a, g and g + 8, as a lane has them: four of each.
+// The order of the sixteen is free as long as a and b agree: lane j takes the numbers 4 j to
+// 4 j + 3, one load of 16 bytes, of which 0 and 1 go to the first instruction, 2 and 3 to the
+// second.
+struct SplitRows {
+  unsigned hi[2][4], lo[2][4];
+
+  SPK_DEVICE SplitRows(const float4& upper, const float4& lower) {
+    split(upper.x, hi[0][0], lo[0][0]);
+    split(lower.x, hi[0][1], lo[0][1]);
+    split(upper.y, hi[0][2], lo[0][2]);
+    split(lower.y, hi[0][3], lo[0][3]);
+    split(upper.z, hi[1][0], lo[1][0]);
+    split(lower.z, hi[1][1], lo[1][1]);
+    split(upper.w, hi[1][2], lo[1][2]);
+    split(lower.w, hi[1][3], lo[1][3]);
+  }
+};
+// c += a b for the sixteen, the small products first.
+SPK_DEVICE void multiply_split(float (&c)[4], const SplitRows& a, float b0, float b1, float b2,
+                               float b3) {
+  const float b[2][2] = {{b0, b1}, {b2, b3}};
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    unsigned hi[2], lo[2];
+    split(b[k][0], hi[0], lo[0]);
+    split(b[k][1], hi[1], lo[1]);
+    multiply_tf32(c, a.lo[k], hi[0], hi[1]);
+    multiply_tf32(c, a.hi[k], lo[0], lo[1]);
+    multiply_tf32(c, a.hi[k], hi[0], hi[1]);
+  }
+}
+
+}  // namespace spk::gpu
