@@ -52,6 +52,18 @@ SPK_DEVICE void ask_for_line([[maybe_unused]] const void* at) {
   asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %0; prefetch.global.L2 [g]; }" ::"l"(at));
 #endif
 }
+// The thread's number, asked for anew: what a long kernel derives from it is worked out where it is
+// used, instead of once for all phases and kept in registers that there are not.
+SPK_DEVICE int thread_now() {
+#if defined(__CUDA_ARCH__)
+  int t;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+  return t;
+#else
+  return static_cast<int>(threadIdx.x);
+#endif
+}
+
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Butterfly: every lane ends with the same bits.

@@ -34,248 +34,324 @@ SPK_DEVICE void merge_softmax(Softmax& to, const Softmax& from, float& keep, flo
   to.top = top;
 }
 
-// Columns c .. c + 3 of a row of W, zeros behind its end.
+// Four numbers of a row of W that has `left` from there on; zeros behind its end.
 template <int W>
-SPK_DEVICE float4 four_of(const float* row, int c) {
+SPK_DEVICE float4 four_of(const float* at, int left) {
   if constexpr (W % 16 == 0) {
-    return *reinterpret_cast<const float4*>(row + c);
+    return *reinterpret_cast<const float4*>(at);
   } else if constexpr (W % 4 == 0) {
-    return c < W ? *reinterpret_cast<const float4*>(row + c) : float4{0.f, 0.f, 0.f, 0.f};
+    return left > 0 ? *reinterpret_cast<const float4*>(at) : float4{0.f, 0.f, 0.f, 0.f};
   } else {  // rows begin anywhere
-    return {c < W ? row[c] : 0.f, c + 1 < W ? row[c + 1] : 0.f, c + 2 < W ? row[c + 2] : 0.f,
-            c + 3 < W ? row[c + 3] : 0.f};
+    return {left > 0 ? at[0] : 0.f, left > 1 ? at[1] : 0.f, left > 2 ? at[2] : 0.f,
+            left > 3 ? at[3] : 0.f};
   }
 }
 
-// One row's sixteen heads, by kThreads threads with attend_shared() bytes of memory.
+// One row's sixteen heads, by kThreads threads.
 template <int L, int P>
-struct AttendTile {
+struct AttendShape {
   static constexpr int kWidth = L + P;
-  static constexpr int kSteps = (kWidth + 15) / 16;  // of sixteen columns
-  static constexpr int kMostSteps = (kSteps + kWarps - 1) / kWarps;
-  static constexpr int kGroups = (L + 31) / 32;  // of 32 columns of the result
-  static constexpr int kMostGroups = (kGroups + kWarps - 1) / kWarps;
-  static constexpr int kSlices = kAttendStep / 16;    // of sixteen positions
-  static constexpr int kTiles = kAttendStep / 8;      // of eight
-  static constexpr int kStride = attend_row(kWidth);  // of the queries
-  static constexpr int kPart = kAttendPart, kWeight = kAttendWeight;
-  static constexpr int kWarpHeads = kAttendHeads / kWarps;  // whose weights a warp makes
+  static constexpr int kSteps = (kWidth + 15) / 16;                   // of sixteen columns
+  static constexpr int kGroups = (L + 31) / 32;                       // of 32 columns of the result
+  static constexpr int kOwnGroups = (kGroups + kWarps - 1) / kWarps;  // of a warp
+  static constexpr int kRow = attend_row(kWidth);                     // of the queries
+};
+constexpr int kWarpHeads = kAttendHeads / kWarps;  // whose weights a warp makes
+constexpr int kSlices = kAttendStep / 16;          // of sixteen positions
+constexpr int kEights = kAttendStep / 8;           // of eight
 
-  float* query;    // [heads, kStride]
-  float* parts;    // [warps, heads, kPart] of the scores
-  float* weights;  // [heads, kWeight]
-  float* keeps;    // [heads] what becomes of the sums so far
-  float* takes;    // [heads]
-  float* others;   // [heads]
-
+// Where a thread stands in its tile, and the tile's memory. Worked out anew in each phase, because
+// registers are what there is least of.
+template <int L, int P, int K>
+struct AttendPlace {
   int lane, warp, g, j;
-  Softmax seen[kWarpHeads];  // of the warp's heads, in the segment
-  float z[kMostGroups][4][4] = {};
+  float* query;    // [heads, kRow]
+  float* parts;    // [warps, heads, kAttendPart] of the scores
+  float* weights;  // [heads, kAttendWeight]
+  float* keeps;    // [heads] what becomes of the sums so far
+  float* tops;     // [heads] of the segment up to here
+  float* sums;     // [heads]
+  float* takes;    // [heads] at the end of a segment
+  float* others;   // [heads]
+  float4* parked;  // [K, kThreads] of z
+  int first_head;
 
-  SPK_DEVICE AttendTile(float* memory, int thread)
-      : query(memory),
-        parts(query + kAttendHeads * kStride),
-        weights(parts + kWarps * kAttendHeads * kPart),
-        keeps(weights + kAttendHeads * kWeight),
-        takes(keeps + kAttendHeads),
-        others(takes + kAttendHeads),
-        lane(thread % kWarp),
-        warp(thread / kWarp),
-        g(lane / 4),
-        j(lane % 4) {}
-
-  SPK_DEVICE void stage_query(const AttendArgs& a, int row, int h0) {
-    const float* latent = row_of(a.q_latent, row);
-    const float* rope = row_of(a.q, row) + a.nope;
-#pragma unroll 4
-    for (int e = warp * kWarp + lane; e < kAttendHeads * kSteps * 16; e += kThreads) {
-      const int c = e % (kSteps * 16), at = e / (kSteps * 16);
-      const i64 h = min(h0 + at, a.heads - 1);  // no head: the last one again
-      query[at * kStride + c] = c < L        ? latent[h * L + c]
-                                : c < kWidth ? rope[h * a.width + c - L]
-                                             : 0.f;
-    }
+  SPK_DEVICE AttendPlace() {
+    SPK_DYNAMIC_SHARED(memory);
+    const unsigned t = thread_now();
+    const int tile = static_cast<int>(t / kThreads);
+    lane = static_cast<int>(t % kWarp);
+    warp = static_cast<int>(t / kWarp % kWarps);
+    g = lane / 4, j = lane % 4;
+    first_head = (static_cast<int>(blockIdx.y * (blockDim.x / kThreads)) + tile) * kAttendHeads;
+    query = reinterpret_cast<float*>(memory) + tile * attend_floats(L + P, K);
+    parts = query + kAttendHeads * AttendShape<L, P>::kRow;
+    weights = parts + kWarps * kAttendHeads * kAttendPart;
+    keeps = weights + kAttendHeads * kAttendWeight;
+    tops = keeps + kAttendHeads;
+    sums = tops + kAttendHeads;
+    takes = sums + kAttendHeads;
+    others = takes + kAttendHeads;
+    parked = reinterpret_cast<float4*>(others + kAttendHeads) + t % kThreads;
   }
-
-  // The warp's columns of the scores of a step: positions from `first` on, of which `count` are
-  // there; for those behind them the last one again.
-  SPK_DEVICE void add_scores(const float* first, int pitch, int count) {
-    const int begin = kSteps * warp / kWarps, steps = kSteps * (warp + 1) / kWarps - begin;
-    const float* from[kTiles];
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) from[n] = first + min(8 * n + g, count - 1) * pitch;
-    float4 b[2][kTiles];
-    const auto load = [&](int s) {
-      const int c = 16 * min(begin + s, kSteps - 1) + 4 * j;
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) b[s % 2][n] = four_of<kWidth>(from[n], c);
-    };
-    float c[kTiles][4] = {};
-    load(0);
-#pragma unroll
-    for (int s = 0; s < kMostSteps; ++s) {
-      if (s + 1 < kMostSteps) load(s + 1);
-      if (s < steps) {
-        const float* q = query + g * kStride + 16 * (begin + s) + 4 * j;
-        const SplitRows rows(*reinterpret_cast<const float4*>(q),
-                             *reinterpret_cast<const float4*>(q + 8 * kStride));
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n)
-          multiply_split(c[n], rows, b[s % 2][n].x, b[s % 2][n].y, b[s % 2][n].z, b[s % 2][n].w);
-      }
-    }
-    float* to = parts + (warp * kAttendHeads + g) * kPart + 2 * j;
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      *reinterpret_cast<float2*>(to + 8 * n) = {c[n][0], c[n][1]};
-      *reinterpret_cast<float2*>(to + 8 * kPart + 8 * n) = {c[n][2], c[n][3]};
-    }
-  }
-
-  // A head's scores of a step, a lane a position, become weights. `opens`: the segment's first.
-  SPK_DEVICE void weigh(int count, bool opens, float scale) {
-    static_assert(kAttendStep == kWarp, "a lane a position");
-#pragma unroll
-    for (int k = 0; k < kWarpHeads; ++k) {
-      const int h = warp * kWarpHeads + k;
-      float score = parts[h * kPart + lane];
-#pragma unroll
-      for (int w = 1; w < kWarps; ++w) score += parts[(w * kAttendHeads + h) * kPart + lane];
-      score *= scale;
-      const bool there = lane < count;
-      const float largest = warp_max(there ? score : __uint_as_float(0xff800000u));
-      const float top = opens || largest > seen[k].top ? largest : seen[k].top;
-      const float keep = opens ? 0.f : expf(seen[k].top - top);
-      const float weight = there ? expf(score - top) : 0.f;
-      const float sum = warp_sum(weight);
-      seen[k] = {top, opens ? sum : fmaf(seen[k].sum, keep, sum)};
-      weights[h * kWeight + lane] = weight;
-      if (lane == 0) keeps[h] = keep;
-    }
-  }
-
-  // z of the warp's columns: what was summed before, and the step's latents by their weights. Of
-  // four neighbouring columns one goes to each of four tiles.
-  SPK_DEVICE void add_values(const float* first, int pitch, int count, bool opens) {
-    const float upper = opens ? 0.f : keeps[g], lower = opens ? 0.f : keeps[g + 8];
-#pragma unroll
-    for (int k = 0; k < kMostGroups; ++k)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        z[k][e][0] = opens ? 0.f : z[k][e][0] * upper;
-        z[k][e][1] = opens ? 0.f : z[k][e][1] * upper;
-        z[k][e][2] = opens ? 0.f : z[k][e][2] * lower;
-        z[k][e][3] = opens ? 0.f : z[k][e][3] * lower;
-      }
-    if (warp * kMostGroups >= kGroups) return;
-    constexpr int kTurns = kSlices * kMostGroups;
-    float4 b[2][4];
-    const auto load = [&](int turn) {
-      const int slice = turn / kMostGroups, group = warp * kMostGroups + turn % kMostGroups;
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        b[turn % 2][i] =
-            four_of<kWidth>(first + min(16 * slice + 4 * j + i, count - 1) * pitch,
-                            L % 32 == 0 || 32 * group + 4 * g < L ? 32 * group + 4 * g : 0);
-    };
-    load(0);
-#pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (turn + 1 < kTurns) load(turn + 1);
-      const float* weight = weights + g * kWeight + 16 * (turn / kMostGroups) + 4 * j;
-      const SplitRows rows(*reinterpret_cast<const float4*>(weight),
-                           *reinterpret_cast<const float4*>(weight + 8 * kWeight));
-      const float4(&v)[4] = b[turn % 2];
-      float(&to)[4][4] = z[turn % kMostGroups];
-      multiply_split(to[0], rows, v[0].x, v[1].x, v[2].x, v[3].x);
-      multiply_split(to[1], rows, v[0].y, v[1].y, v[2].y, v[3].y);
-      multiply_split(to[2], rows, v[0].z, v[1].z, v[2].z, v[3].z);
-      multiply_split(to[3], rows, v[0].w, v[1].w, v[2].w, v[3].w);
-    }
-  }
-
-  // One segment, or what of it is in front of `end`. Threads of other tiles of the block have as
-  // many steps.
-  SPK_DEVICE void run(const AttendArgs& a, i64 begin, i64 end) {
-    const int pitch = static_cast<int>(a.latent.stride);
-    for (i64 start = begin; start < end; start += kAttendStep) {
-      const float* first = row_of(a.latent, start);
-      const int count = static_cast<int>(end - start < kAttendStep ? end - start : kAttendStep);
-      if (const i64 left = end - start - kAttendStep; left > 0)
-        ask_for_rows(first + kAttendStep * pitch, pitch, left);
-      add_scores(first, pitch, count);
-      __syncthreads();
-      weigh(count, start == begin, a.scale);
-      __syncthreads();
-      add_values(first, pitch, count, start == begin);
-    }
-  }
-  // A step's latents, by the block.
-  SPK_DEVICE static void ask_for_rows(const float* first, int pitch, i64 rows) {
-    const int bytes = static_cast<int>(rows < kAttendStep ? rows : kAttendStep) * pitch * 4;
-    const int threads = static_cast<int>(blockDim.x);
-    for (int at = static_cast<int>(threadIdx.x) * kLineBytes; at < bytes;
-         at += threads * kLineBytes)
-      ask_for_line(reinterpret_cast<const char*>(first) + at);
-  }
-
-  // Column of z[k][e][i], i % 2 = 0; the one of i + 1 is four further.
-  SPK_DEVICE int column(int k, int e) const { return 32 * (warp * kMostGroups + k) + 8 * j + e; }
 };
 
-// Grid: (segments, tiles of heads / those of a block, rows); kThreads threads and attend_shared()
-// bytes a tile. Leaves pieces for attend_merge.
-template <int L, int P>
-__global__ void __launch_bounds__(kAttendTiles* kThreads, 1) attend(const AttendArgs a) {
-  using Tile = AttendTile<L, P>;
-  SPK_DYNAMIC_SHARED(memory);
-  let_next_start();
-  // The longest segments are the last ones: they start first.
-  const int segment = static_cast<int>(gridDim.x) - 1 - static_cast<int>(blockIdx.x);
-  const i64 begin = segment_begin(segment);
-  // Lines of the cache may be asked for before anything of this step is there.
-  if (begin < a.positions)
-    Tile::ask_for_rows(row_of(a.latent, begin), static_cast<int>(a.latent.stride),
-                       a.positions - begin);
-  wait_for_previous();
-  const int row = blockIdx.z, thread = threadIdx.x % kThreads, at = threadIdx.x / kThreads;
-  const i64 seen = a.step->first_position + row + 1;
-  if (begin >= seen) return;  // the whole block: this row ends before
-  const int tiles = static_cast<int>(blockDim.x) / kThreads;
-  const int h0 = (static_cast<int>(blockIdx.y) * tiles + at) * kAttendHeads;
-  Tile tile(reinterpret_cast<float*>(memory) + at * attend_floats(L + P), thread);
-  tile.stage_query(a, row, h0);
-  __syncthreads();
-  const i64 end = segment_begin(segment + 1);
-  tile.run(a, begin, end < seen ? end : seen);
-  const i64 piece = (static_cast<i64>(segment) * a.n + row) * a.heads + h0;
+// A warp's heads, all at once: rows may lie anywhere, so number by number.
+template <int L, int P, int K>
+SPK_DEVICE void stage_query(const AttendArgs& a) {
+  using S = AttendShape<L, P>;
+  constexpr int kPerLane = (S::kSteps * 16 + kWarp - 1) / kWarp;
+  const AttendPlace<L, P, K> p;
+  const int row = blockIdx.z;
+  float value[kWarpHeads][kPerLane];
 #pragma unroll
-  for (int k = 0; k < Tile::kWarpHeads; ++k) {
-    const int h = tile.warp * Tile::kWarpHeads + k;
-    if (tile.lane != 0 || h0 + h >= a.heads) continue;
-    a.piece_top[piece + h] = tile.seen[k].top;
-    a.piece_sum[piece + h] = tile.seen[k].sum;
+  for (int k = 0; k < kWarpHeads; ++k) {
+    // No head: the last one again.
+    const i64 h = min(p.first_head + p.warp * kWarpHeads + k, a.heads - 1);
+    const float* latent = row_of(a.q_latent, row) + h * L;
+    const float* rope = row_of(a.q, row) + h * a.width + a.nope;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int c = i * kWarp + p.lane;
+      value[k][i] = c < L ? latent[c] : c < S::kWidth ? rope[c - L] : 0.f;
+    }
   }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int h = tile.g + 8 * half;
-    if (h0 + h >= a.heads) continue;
+  for (int k = 0; k < kWarpHeads; ++k)
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i)
+      if (const int c = i * kWarp + p.lane; c < S::kRow)
+        p.query[(p.warp * kWarpHeads + k) * S::kRow + c] = value[k][i];
+}
+
+// ---- a step ----
+// The latents of a step: rows from `first` on, of which `count` are there; for those behind them
+// the last one again, whose weight is then zero.
+struct AttendStep {
+  const float* first;
+  int pitch, count;
+
+  // In numbers from `first`; unsigned, so that sums of it stay 32 bits wide.
+  SPK_DEVICE unsigned row(int position) const { return min(position, count - 1) * pitch; }
+};
+
+// The warp's columns of the scores.
+template <int L, int P, int K>
+SPK_DEVICE void add_scores(const AttendStep& step) {
+  using S = AttendShape<L, P>;
+  const AttendPlace<L, P, K> p;
+  const int begin = S::kSteps * p.warp / kWarps, end = S::kSteps * (p.warp + 1) / kWarps;
+  unsigned row[kEights];
+#pragma unroll
+  for (int n = 0; n < kEights; ++n) row[n] = step.row(8 * n + p.g);
+  const auto load = [&](int s, int n) {
+    const int c = 16 * min(s, S::kSteps - 1) + 4 * p.j;
+    return four_of<S::kWidth>(step.first + (row[n] + c), S::kWidth - c);
+  };
+  float4 b[kEights];
+  float c[kEights][4] = {};
+  const float* q = p.query + p.g * S::kRow + 4 * p.j;
+#pragma unroll
+  for (int n = 0; n < kEights; ++n) b[n] = load(begin, n);
+#pragma unroll 1
+  for (int s = begin; s < end; ++s) {
+    const float4 upper = *reinterpret_cast<const float4*>(q + 16 * s);
+    const float4 lower = *reinterpret_cast<const float4*>(q + 16 * s + 8 * S::kRow);
+    const SplitRows left(upper.x, upper.y, lower.x, lower.y);
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) multiply_split(c[n], left, b[n].x, b[n].y);
+    const SplitRows right(upper.z, upper.w, lower.z, lower.w);
+#pragma unroll
+    for (int n = 0; n < kEights; ++n) {
+      multiply_split(c[n], right, b[n].z, b[n].w);
+      b[n] = load(s + 1, n);  // in vain behind the last one
+    }
+  }
+  float* to = p.parts + (p.warp * kAttendHeads + p.g) * kAttendPart + 2 * p.j;
+#pragma unroll
+  for (int n = 0; n < kEights; ++n) {
+    *reinterpret_cast<float2*>(to + 8 * n) = {c[n][0], c[n][1]};
+    *reinterpret_cast<float2*>(to + 8 * kAttendPart + 8 * n) = {c[n][2], c[n][3]};
+  }
+}
+
+// The scores of a warp's heads, a lane a position, become weights. `opens`: the segment's first.
+template <int L, int P, int K>
+SPK_DEVICE void weigh(int count, bool opens, float scale) {
+  static_assert(kAttendStep == kWarp, "a lane a position");
+  const AttendPlace<L, P, K> p;
+#pragma unroll
+  for (int k = 0; k < kWarpHeads; ++k) {
+    const int h = p.warp * kWarpHeads + k;
+    const float* part = p.parts + h * kAttendPart + p.lane;
+    float score = part[0];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) score += part[w * kAttendHeads * kAttendPart];
+    score *= scale;
+    const bool there = p.lane < count;
+    float top = warp_max(there ? score : __uint_as_float(0xff800000u)), keep = 0.f;
+    if (!opens) {
+      const float before = p.tops[h];
+      top = top > before ? top : before;
+      keep = expf(before - top);
+    }
+    const float weight = there ? expf(score - top) : 0.f;
+    float sum = warp_sum(weight);
+    if (!opens) sum = fmaf(p.sums[h], keep, sum);
+    p.weights[h * kAttendWeight + p.lane] = weight;
+    __syncwarp();  // all have read what is written now
+    if (p.lane == 0) {
+      p.keeps[h] = keep;
+      p.tops[h] = top;
+      p.sums[h] = sum;
+    }
+  }
+}
+
+// z of the warp's columns: what was summed before, brought down, and the step's latents by their
+// weights. Of four neighbouring columns one goes to each of four tiles.
+template <int L, int P, int K>
+SPK_DEVICE void add_values(const AttendStep& step, bool opens,
+                           float (&z)[AttendShape<L, P>::kOwnGroups][4][4]) {
+  using S = AttendShape<L, P>;
+  const AttendPlace<L, P, K> p;
+  const int first_group = p.warp * S::kOwnGroups;
+  if (first_group >= S::kGroups) return;
+  const float upper_keep = p.keeps[p.g], lower_keep = p.keeps[p.g + 8];
+#pragma unroll
+  for (int k = 0; k < S::kOwnGroups; ++k)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (!opens && k == S::kOwnGroups - 1 && e < K) {
+        const float4 before = p.parked[e * kThreads];
+        z[k][e][0] = before.x, z[k][e][1] = before.y;
+        z[k][e][2] = before.z, z[k][e][3] = before.w;
+      }
+      z[k][e][0] = opens ? 0.f : z[k][e][0] * upper_keep;
+      z[k][e][1] = opens ? 0.f : z[k][e][1] * upper_keep;
+      z[k][e][2] = opens ? 0.f : z[k][e][2] * lower_keep;
+      z[k][e][3] = opens ? 0.f : z[k][e][3] * lower_keep;
+    }
+  // Columns behind the end of the result: any other.
+  const float* weight = p.weights + p.g * kAttendWeight + 4 * p.j;
+#pragma unroll 1
+  for (int slice = 0; slice < kSlices; ++slice, weight += 16) {
+#pragma unroll
+    for (int k = 0; k < S::kOwnGroups; ++k) {
+      const int group = 32 * (first_group + k) + 4 * p.g, c = L % 32 == 0 || group < L ? group : 0;
+      // From the L1, which is near enough not to ask ahead: that would take registers.
+      __syncwarp();
+      float4 b[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        b[i] = four_of<S::kWidth>(step.first + (step.row(16 * slice + 4 * p.j + i) + c),
+                                  S::kWidth - c);
+      const float4 upper = *reinterpret_cast<const float4*>(weight);
+      const float4 lower = *reinterpret_cast<const float4*>(weight + 8 * kAttendWeight);
+      const SplitRows left(upper.x, upper.y, lower.x, lower.y);
+      multiply_split(z[k][0], left, b[0].x, b[1].x);
+      multiply_split(z[k][1], left, b[0].y, b[1].y);
+      multiply_split(z[k][2], left, b[0].z, b[1].z);
+      multiply_split(z[k][3], left, b[0].w, b[1].w);
+      const SplitRows right(upper.z, upper.w, lower.z, lower.w);
+      multiply_split(z[k][0], right, b[2].x, b[3].x);
+      multiply_split(z[k][1], right, b[2].y, b[3].y);
+      multiply_split(z[k][2], right, b[2].z, b[3].z);
+      multiply_split(z[k][3], right, b[2].w, b[3].w);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < K; ++e) {
+    const float(&last)[4] = z[S::kOwnGroups - 1][e];
+    p.parked[e * kThreads] = {last[0], last[1], last[2], last[3]};
+  }
+}
+// The first of the columns of z[k][e][i]: the one of odd i is four further.
+template <int L, int P, int K>
+SPK_DEVICE int column_of(const AttendPlace<L, P, K>& p, int k) {
+  return 32 * (p.warp * AttendShape<L, P>::kOwnGroups + k) + 8 * p.j;
+}
+
+// ---- a segment ----
+// Lines of latents are brought into the L2, by the block.
+SPK_DEVICE void ask_for_rows(const float* first, int pitch, int rows) {
+  const int bytes = min(rows, kAttendStep) * pitch * 4, threads = static_cast<int>(blockDim.x);
+  for (int at = static_cast<int>(threadIdx.x) * kLineBytes; at < bytes; at += threads * kLineBytes)
+    ask_for_line(reinterpret_cast<const char*>(first) + at);
+}
+// Positions from `begin` on, `length` of them: all tiles of a block have as many steps.
+template <int L, int P, int K>
+SPK_DEVICE void attend_segment(const AttendArgs& a, i64 begin, int length,
+                               float (&z)[AttendShape<L, P>::kOwnGroups][4][4]) {
+  AttendStep step = {row_of(a.latent, begin), static_cast<int>(a.latent.stride), 0};
+#pragma unroll 1
+  for (bool opens = true; length > 0; opens = false) {
+    step.count = min(length, kAttendStep);
+    length -= kAttendStep;
+    if (length > 0) ask_for_rows(step.first + kAttendStep * step.pitch, step.pitch, length);
+    add_scores<L, P, K>(step);
+    __syncthreads();
+    weigh<L, P, K>(step.count, opens, a.scale);
+    __syncthreads();
+    add_values<L, P, K>(step, opens, z);
+    step.first += kAttendStep * step.pitch;
+  }
+}
+// Of a segment: how many positions a row that sees `seen` has in it; none: 0 or less.
+SPK_DEVICE int segment_length(i64 begin, i64 end, i64 seen) {
+  return static_cast<int>((end < seen ? end : seen) - begin);
+}
+
+// Grid: (segments, tiles of heads / those of a block, rows); kThreads threads and attend_floats()
+// of memory for each tile. Leaves pieces for attend_merge.
+template <int L, int P>
+__global__ void __launch_bounds__(kAttendTiles* kThreads, 1) attend(const AttendArgs a) {
+  constexpr int K = kAttendParked;
+  using S = AttendShape<L, P>;
+  let_next_start();
+  // The longest segments are the last ones: they start first.
+  const int last = static_cast<int>(gridDim.x) - 1;
+  const i64 begin = segment_begin(last - static_cast<int>(blockIdx.x));
+  // Lines of the cache may be asked for before anything of this step is there.
+  if (begin < a.positions)
+    ask_for_rows(row_of(a.latent, begin), static_cast<int>(a.latent.stride),
+                 static_cast<int>(a.positions - begin));
+  wait_for_previous();
+  const int length = segment_length(begin, segment_begin(last - static_cast<int>(blockIdx.x) + 1),
+                                    a.step->first_position + static_cast<int>(blockIdx.z) + 1);
+  if (length <= 0) return;  // the whole block: this row ends before
+  stage_query<L, P, K>(a);
+  __syncthreads();
+  float z[S::kOwnGroups][4][4] = {};
+  attend_segment<L, P, K>(a, begin, length, z);
+  const AttendPlace<L, P, K> p;
+  const int segment = last - static_cast<int>(blockIdx.x), row = blockIdx.z;
+  const i64 piece = (static_cast<i64>(segment) * a.n + row) * a.heads + p.first_head;
+  const int heads = a.heads - p.first_head;
+#pragma unroll
+  for (int k = 0; k < kWarpHeads; ++k) {
+    const int h = p.warp * kWarpHeads + k;
+    if (p.lane != 0 || h >= heads) continue;
+    a.piece_top[piece + h] = p.tops[h];
+    a.piece_sum[piece + h] = p.sums[h];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int h = p.g + i / 2 * 8;
+    if (h >= heads) continue;
     float* to = a.piece_z + (piece + h) * L;
 #pragma unroll
-    for (int k = 0; k < Tile::kMostGroups; ++k)
+    for (int k = 0; k < S::kOwnGroups; ++k) {
+      const int c = column_of(p, k) + i % 2 * 4;
+      if constexpr (L % 4 == 0) {
+        if (c < L)
+          *reinterpret_cast<float4*>(to + c) = {z[k][0][i], z[k][1][i], z[k][2][i], z[k][3][i]};
+      } else {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int c = tile.column(k, 4 * i);
-        const float(&z)[4][4] = tile.z[k];
-        const int p = 2 * half + i;
-        if constexpr (L % 4 == 0) {
-          if (c < L) *reinterpret_cast<float4*>(to + c) = {z[0][p], z[1][p], z[2][p], z[3][p]};
-        } else {
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (c + e < L) to[c + e] = z[e][p];
-        }
+        for (int e = 0; e < 4; ++e)
+          if (c + e < L) to[c + e] = z[k][e][i];
       }
+    }
   }
 }
 
@@ -283,62 +359,63 @@ __global__ void __launch_bounds__(kAttendTiles* kThreads, 1) attend(const Attend
 // (1, tiles of heads, rows).
 template <int L, int P>
 __global__ void __launch_bounds__(kThreads, 1) attend_whole(const AttendArgs a) {
-  using Tile = AttendTile<L, P>;
-  SPK_DYNAMIC_SHARED(memory);
+  constexpr int K = 0;
+  using S = AttendShape<L, P>;
   start_after_previous();
-  const int row = blockIdx.z, h0 = static_cast<int>(blockIdx.y) * kAttendHeads;
-  const i64 seen = a.step->first_position + row + 1;
-  Tile tile(reinterpret_cast<float*>(memory), threadIdx.x);
-  tile.stage_query(a, row, h0);
+  stage_query<L, P, K>(a);
   __syncthreads();
-  Softmax total[Tile::kWarpHeads];
-  float z[Tile::kMostGroups][4][4];
-  const int segments = segment_of(seen - 1) + 1;
-  for (int segment = 0; segment < segments; ++segment) {
-    const i64 end = segment_begin(segment + 1);
-    tile.run(a, segment_begin(segment), end < seen ? end : seen);
+  const AttendPlace<L, P, K> p;
+  const int row = blockIdx.z;
+  const i64 seen = a.step->first_position + row + 1;
+  Softmax total[kWarpHeads];
+  float z[S::kOwnGroups][4][4] = {}, piece[S::kOwnGroups][4][4] = {};
+  for (int segment = 0; segment_begin(segment) < seen; ++segment) {
+    const i64 begin = segment_begin(segment);
+    attend_segment<L, P, K>(a, begin, segment_length(begin, segment_begin(segment + 1), seen),
+                            piece);
 #pragma unroll
-    for (int k = 0; k < Tile::kWarpHeads; ++k) {
-      const int h = tile.warp * Tile::kWarpHeads + k;
+    for (int k = 0; k < kWarpHeads; ++k) {
+      const int h = p.warp * kWarpHeads + k;
+      const Softmax from = {p.tops[h], p.sums[h]};
       float keep = 0.f, take = 1.f;
       if (segment == 0) {
-        total[k] = tile.seen[k];
+        total[k] = from;
       } else {
-        merge_softmax(total[k], tile.seen[k], keep, take);
+        merge_softmax(total[k], from, keep, take);
       }
-      if (tile.lane == 0) {
-        tile.takes[h] = take;
-        tile.others[h] = keep;
+      if (p.lane == 0) {
+        p.takes[h] = take;
+        p.others[h] = keep;
       }
     }
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < Tile::kMostGroups; ++k)
+    for (int k = 0; k < S::kOwnGroups; ++k)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int h = tile.g + i / 2 * 8;
-          z[k][e][i] = segment == 0
-                           ? tile.z[k][e][i]
-                           : fmaf(tile.takes[h], tile.z[k][e][i], tile.others[h] * z[k][e][i]);
+          const int h = p.g + i / 2 * 8;
+          const float take = p.takes[h], keep = p.others[h], more = piece[k][e][i];
+          z[k][e][i] = segment == 0 ? more : fmaf(take, more, keep * z[k][e][i]);
         }
   }
   __syncthreads();
 #pragma unroll
-  for (int k = 0; k < Tile::kWarpHeads; ++k)
-    if (tile.lane == 0) tile.takes[tile.warp * Tile::kWarpHeads + k] = 1.f / total[k].sum;
+  for (int k = 0; k < kWarpHeads; ++k)
+    if (p.lane == 0) p.takes[p.warp * kWarpHeads + k] = 1.f / total[k].sum;
   __syncthreads();
 #pragma unroll
-  for (int k = 0; k < Tile::kMostGroups; ++k)
+  for (int i = 0; i < 4; ++i) {
+    const int h = p.g + i / 2 * 8;
+    if (p.first_head + h >= a.heads) continue;
+    float* to = row_at(a.z, row) + static_cast<i64>(p.first_head + h) * L;
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
+    for (int k = 0; k < S::kOwnGroups; ++k)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int h = tile.g + i / 2 * 8, c = tile.column(k, e) + i % 2 * 4;
-        if (h0 + h < a.heads && c < L)
-          row_at(a.z, row)[static_cast<i64>(h0 + h) * L + c] = z[k][e][i] * tile.takes[h];
-      }
+      for (int e = 0; e < 4; ++e)
+        if (const int c = column_of(p, k) + i % 2 * 4 + e; c < L) to[c] = z[k][e][i] * p.takes[h];
+  }
 }
 
 }  // namespace spk::gpu

@@ -61,11 +61,11 @@ __global__ void __launch_bounds__(kThreads) attend_merge(const AttendArgs a) {
   };
   float4 held[kPerThread];
   const auto load = [&](int first) {
-    const int c = first_column + 4 * lane;
+    const int column = first_column + 4 * lane, c = column < L ? column : 0;
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i)
-      held[i] = four_of<L>(a.piece_z + piece(min(first + i * kWarps + warp, segments - 1)) * L,
-                           c < L ? c : 0);
+      held[i] = four_of<L>(a.piece_z + piece(min(first + i * kWarps + warp, segments - 1)) * L + c,
+                           L - c);
   };
   float top = 0.f, z = 0.f, total = 0.f;
   load(0);

@@ -9,19 +9,8 @@
 
 namespace spk::gpu {
 
-// The thread's number, asked for anew: what a long kernel derives from it is worked out where it is
-// used, instead of once for all phases and kept in registers that there are not.
-SPK_DEVICE int thread_now() {
-#if defined(__CUDA_ARCH__)
-  int t;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
-  return t;
-#else
-  return static_cast<int>(threadIdx.x);
-#endif
-}
-
-// Zero, which the compiler does not know: what is added to it is worked out anew too.
+// Zero, which the compiler does not know: what is added to it is worked out where it is used, as
+// with thread_now().
 SPK_DEVICE int zero_now() {
   int zero = 0;
 #if defined(__CUDA_ARCH__)

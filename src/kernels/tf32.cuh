@@ -36,37 +36,27 @@ SPK_DEVICE void split(float x, unsigned& hi, unsigned& lo) {
   lo = __float_as_uint(x - __uint_as_float(hi));
 }
 
-// Sixteen numbers along the sum of two rows of a, g and g + 8, as a lane has them: four of each.
-// The order of the sixteen is free as long as a and b agree: lane j takes the numbers 4 j to
-// 4 j + 3, one load of 16 bytes, of which 0 and 1 go to the first instruction, 2 and 3 to the
-// second.
+// Two rows of a, g and g + 8, as a lane has them: two numbers along the sum of each. The order
+// along it is free as long as a and b agree, so a lane takes neighbours: four of them are one load
+// of 16 bytes, two for one instruction and two for the next.
 struct SplitRows {
-  unsigned hi[2][4], lo[2][4];
+  unsigned hi[4], lo[4];
 
-  SPK_DEVICE SplitRows(const float4& upper, const float4& lower) {
-    split(upper.x, hi[0][0], lo[0][0]);
-    split(lower.x, hi[0][1], lo[0][1]);
-    split(upper.y, hi[0][2], lo[0][2]);
-    split(lower.y, hi[0][3], lo[0][3]);
-    split(upper.z, hi[1][0], lo[1][0]);
-    split(lower.z, hi[1][1], lo[1][1]);
-    split(upper.w, hi[1][2], lo[1][2]);
-    split(lower.w, hi[1][3], lo[1][3]);
+  SPK_DEVICE SplitRows(float upper0, float upper1, float lower0, float lower1) {
+    split(upper0, hi[0], lo[0]);
+    split(lower0, hi[1], lo[1]);
+    split(upper1, hi[2], lo[2]);
+    split(lower1, hi[3], lo[3]);
   }
 };
-// c += a b for the sixteen, the small products first.
-SPK_DEVICE void multiply_split(float (&c)[4], const SplitRows& a, float b0, float b1, float b2,
-                               float b3) {
-  const float b[2][2] = {{b0, b1}, {b2, b3}};
-#pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    unsigned hi[2], lo[2];
-    split(b[k][0], hi[0], lo[0]);
-    split(b[k][1], hi[1], lo[1]);
-    multiply_tf32(c, a.lo[k], hi[0], hi[1]);
-    multiply_tf32(c, a.hi[k], lo[0], lo[1]);
-    multiply_tf32(c, a.hi[k], hi[0], hi[1]);
-  }
+// c += a b, the small products first.
+SPK_DEVICE void multiply_split(float (&c)[4], const SplitRows& a, float b0, float b1) {
+  unsigned hi[2], lo[2];
+  split(b0, hi[0], lo[0]);
+  split(b1, hi[1], lo[1]);
+  multiply_tf32(c, a.lo, hi[0], hi[1]);
+  multiply_tf32(c, a.hi, lo[0], lo[1]);
+  multiply_tf32(c, a.hi, hi[0], hi[1]);
 }
 
 }  // namespace spk::gpu

@@ -98,8 +98,8 @@ KernelName packed_up_kernel(Format shared, int64_t rows) {
 KernelName packed_down_kernel(Format shared, int64_t rows) {
   return instance("packed", "packed_down", shared, rows);
 }
-KernelName attend_kernel(const ModelShape& s, bool split) {
-  return instance("mla", split ? "attend" : "attend_whole", s.latent, s.rope);
+KernelName attend_kernel(const ModelShape& s, bool pieces) {
+  return instance("mla", pieces ? "attend" : "attend_whole", s.latent, s.rope);
 }
 KernelName attend_merge_kernel(const ModelShape& s) {
   return instance("mla_merge", "attend_merge", s.latent);
@@ -235,7 +235,8 @@ std::string agreement_checks() {
   SPK_CONSTANT(kTileRows), SPK_CONSTANT(kTileCols), SPK_CONSTANT(kTileDepth);
   SPK_CONSTANT(kMaxVerifyRows), SPK_CONSTANT(kKdaChunk), SPK_CONSTANT(kKdaColumns);
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kAttendStep), SPK_CONSTANT(kAttendHeads);
-  SPK_CONSTANT(segment_of(100000)), SPK_CONSTANT(attend_floats(576)), SPK_CONSTANT(kMergeColumns);
+  SPK_CONSTANT(segment_of(100000)), SPK_CONSTANT(attend_floats(576, 2)),
+      SPK_CONSTANT(kMergeColumns);
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kSumNormThreads), SPK_CONSTANT(kSumNormColumns),
       SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
   SPK_CONSTANT(kResidentThreads), SPK_CONSTANT(kResidentShared), SPK_CONSTANT(kMostLayers);

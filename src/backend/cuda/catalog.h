@@ -54,7 +54,7 @@ KernelName expert_down_kernel(Format format, Format shared, int64_t rows);
 // Those of experts with int8 activations; `shared`: MXFP4 when the shared expert does not join.
 KernelName packed_up_kernel(Format shared, int64_t rows);
 KernelName packed_down_kernel(Format shared, int64_t rows);
-KernelName attend_kernel(const ModelShape& shape, bool split);
+KernelName attend_kernel(const ModelShape& shape, bool pieces);
 KernelName attend_merge_kernel(const ModelShape& shape);
 KernelName kda_block_kernel(const ModelShape& shape);
 bool has_kda_block(const ModelShape& shape);

@@ -233,8 +233,8 @@ void CudaBackend::latent_query(const Rows& q, const Rows& kv, const Mla& w, cons
 void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const LayerState& state,
                                 const Rows& z) {
   const int64_t positions = step_.first_position + q.rows, heads = shape_.heads;
-  const int64_t width = shape_.latent + shape_.rope;
-  SPK_CHECK(width % 4 != 0 ||
+  const auto most = static_cast<int64_t>(device_->info().shared);
+  SPK_CHECK((shape_.latent + shape_.rope) % 4 != 0 ||
             (state.latent.stride % 4 == 0 && state.latent.offset % 4 == 0));  // loads of 16 bytes
   gpu::AttendArgs a{};
   a.q_latent = view_of(q_latent);
@@ -250,10 +250,14 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   a.scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
   const int64_t tiles = blocks(heads, gpu::kAttendHeads);
-  const int64_t shared = 4 * gpu::attend_floats(static_cast<int>(width));
-  const Grid whole = {1, tiles, q.rows, shared};
+  const auto shared = [&](int parked) {
+    return 4 * gpu::attend_floats(static_cast<int>(shape_.latent + shape_.rope), parked);
+  };
+  const auto whole = [&] {
+    launch(attend_kernel(shape_, false), {1, tiles, q.rows, shared(0)}, kThreads, a);
+  };
   if (q.rows > gpu::kMaxRowsInvariant) {
-    launch(attend_kernel(shape_, false), whole, kThreads, a);
+    whole();
     return;
   }
   // Sized for the whole cache at once and asked for by the first step, so that no answer fails for
@@ -266,19 +270,17 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   sections.add(a.piece_sum, pieces);
   sections.place(work_space(sections.bytes()));
   if (positions <= gpu::kAttendStep) {
-    launch(attend_kernel(shape_, false), whole, kThreads, a);
+    whole();
     return;
   }
   // Room for some more segments, whose blocks end at once: fewer graphs as a context grows.
   const int64_t segments = round_up(gpu::segment_of(positions - 1) + 1, kSegmentsAtOnce);
-  // As soon as every multiprocessor has work, two tiles of heads share a block, so that latents
-  // come from the L2 for both.
-  const bool many = segments * tiles * q.rows > device_->info().multiprocessors;
-  const auto most_shared = static_cast<int64_t>(device_->info().shared);
-  const int64_t together =
-      many && tiles > 1 && gpu::kAttendTiles * shared <= most_shared ? gpu::kAttendTiles : 1;
-  launch(attend_kernel(shape_, true),
-         {segments, blocks(tiles, together), q.rows, together * shared},
+  // A multiprocessor takes two tiles of heads at once. When all have theirs, two share a block, so
+  // that latents come from the L2 for both.
+  const int64_t bytes = shared(gpu::kAttendParked), all = segments * tiles * q.rows;
+  const bool pairs = tiles > 1 && all > 2 * device_->info().multiprocessors && 2 * bytes <= most;
+  const int64_t together = pairs ? gpu::kAttendTiles : 1;
+  launch(attend_kernel(shape_, true), {segments, blocks(tiles, together), q.rows, together * bytes},
          static_cast<int>(together * kThreads), a);
   launch(attend_merge_kernel(shape_), {heads, blocks(shape_.latent, gpu::kMergeColumns), q.rows},
          kThreads, a);
