@@ -266,12 +266,8 @@ constexpr i64 segment_begin(int segment) {
 // rows each or write 32 of four, meet different banks.
 constexpr int kAttendPart = kAttendStep + 8, kAttendWeight = kAttendStep + 16;
 constexpr int attend_row(int width) { return ((width + 15) / 16 | 1) * 16; }
-// With pieces, 512 threads a multiprocessor leave 128 registers each: so many of the eight tiles of
-// the result that a thread has, four numbers each, are parked while scores are made.
-constexpr int kAttendParked = 3;
-constexpr int attend_floats(int width, int parked) {
-  return kAttendHeads * (attend_row(width) + kWarps * kAttendPart + kAttendWeight + 5) +
-         parked * kThreads * 4;
+constexpr int attend_floats(int width) {
+  return kAttendHeads * (attend_row(width) + kWarps * kAttendPart + kAttendWeight + 5);
 }
 struct RopeTableArgs {
   const double* turns;  // [half] half turns per position: frequency / pi

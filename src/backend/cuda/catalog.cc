@@ -235,8 +235,7 @@ std::string agreement_checks() {
   SPK_CONSTANT(kTileRows), SPK_CONSTANT(kTileCols), SPK_CONSTANT(kTileDepth);
   SPK_CONSTANT(kMaxVerifyRows), SPK_CONSTANT(kKdaChunk), SPK_CONSTANT(kKdaColumns);
   SPK_CONSTANT(kKdaSlices), SPK_CONSTANT(kAttendStep), SPK_CONSTANT(kAttendHeads);
-  SPK_CONSTANT(segment_of(100000)), SPK_CONSTANT(attend_floats(576, 2)),
-      SPK_CONSTANT(kMergeColumns);
+  SPK_CONSTANT(segment_of(100000)), SPK_CONSTANT(attend_floats(576)), SPK_CONSTANT(kMergeColumns);
   SPK_CONSTANT(kMaxExperts), SPK_CONSTANT(kSumNormThreads), SPK_CONSTANT(kSumNormColumns),
       SPK_CONSTANT(kMaxGroups), SPK_CONSTANT(kExpertRows);
   SPK_CONSTANT(kResidentThreads), SPK_CONSTANT(kResidentShared), SPK_CONSTANT(kMostLayers);

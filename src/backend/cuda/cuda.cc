@@ -67,8 +67,7 @@ void CudaBackend::prepare(const ModelShape& shape) {
           "multiples of 32 up to 256");
   require(s.conv_kernel >= 2 && s.conv_kernel <= 8, "short_conv_kernel_size", s.conv_kernel,
           "2 to 8");
-  const int64_t attend_bytes =
-      4 * gpu::attend_floats(static_cast<int>(s.latent + s.rope), gpu::kAttendParked);
+  const int64_t attend_bytes = 4 * gpu::attend_floats(static_cast<int>(s.latent + s.rope));
   require(attend_bytes <= static_cast<int64_t>(device_->info().shared), "kv_lora_rank", s.latent,
           "as much as the shared memory of a block has room for");
   require(s.experts <= gpu::kMaxExperts, "num_experts", s.experts, "up to 1024");

@@ -250,11 +250,9 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   a.scale = 1.f / std::sqrt(static_cast<float>(shape_.nope + shape_.rope));
   counters_.state_bytes += static_cast<uint64_t>(positions * state.latent.cols) * sizeof(float);
   const int64_t tiles = blocks(heads, gpu::kAttendHeads);
-  const auto shared = [&](int parked) {
-    return 4 * gpu::attend_floats(static_cast<int>(shape_.latent + shape_.rope), parked);
-  };
+  const int64_t shared = 4 * gpu::attend_floats(static_cast<int>(shape_.latent + shape_.rope));
   const auto whole = [&] {
-    launch(attend_kernel(shape_, false), {1, tiles, q.rows, shared(0)}, kThreads, a);
+    launch(attend_kernel(shape_, false), {1, tiles, q.rows, shared}, kThreads, a);
   };
   if (q.rows > gpu::kMaxRowsInvariant) {
     whole();
@@ -277,10 +275,11 @@ void CudaBackend::latent_attend(const Rows& q_latent, const Rows& q, const Layer
   const int64_t segments = round_up(gpu::segment_of(positions - 1) + 1, kSegmentsAtOnce);
   // A multiprocessor takes two tiles of heads at once. When all have theirs, two share a block, so
   // that latents come from the L2 for both.
-  const int64_t bytes = shared(gpu::kAttendParked), all = segments * tiles * q.rows;
-  const bool pairs = tiles > 1 && all > 2 * device_->info().multiprocessors && 2 * bytes <= most;
+  const int64_t all = segments * tiles * q.rows;
+  const bool pairs = tiles > 1 && all > 2 * device_->info().multiprocessors && 2 * shared <= most;
   const int64_t together = pairs ? gpu::kAttendTiles : 1;
-  launch(attend_kernel(shape_, true), {segments, blocks(tiles, together), q.rows, together * bytes},
+  launch(attend_kernel(shape_, true),
+         {segments, blocks(tiles, together), q.rows, together * shared},
          static_cast<int>(together * kThreads), a);
   launch(attend_merge_kernel(shape_), {heads, blocks(shape_.latent, gpu::kMergeColumns), q.rows},
          kThreads, a);
