@@ -449,7 +449,7 @@ struct CopiedArgs {
   int table_bytes;  // of e.experts
   int down_rows;    // of a block at a time
   int down_stages;
-  int unused = 0;
+  int zero;
 };
 // Bytes of `rows` rows of MXFP4 weights, and of a row of x in shared memory: halves, and two words
 // a group.

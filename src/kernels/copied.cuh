@@ -12,6 +12,12 @@
 
 namespace spk::gpu {
 
+// Where there are no bulk copies nobody launches these kernels; they are compiled all the same.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kRegistersOf = 1;
+#else
+constexpr int kRegistersOf = kCopiedBlocks;
+#endif
 static_assert(kCopiedQuad == kWarpRows && kCopiedDownRows == kTileGroup, "");
 static_assert(kCopiedQuad * kWarps == kPackedUnits, "");
 
@@ -61,21 +67,29 @@ SPK_DEVICE GroupOfX group_of(const unsigned char* halves, const unsigned char* w
 // joins the two, both meet the row, and their sum is 116 too small again.
 constexpr unsigned kAloneLow = 0x908f8e8du, kAloneHigh = 0x99959391u;
 constexpr unsigned kNegatedLow = 0x8a8b8c8du, kNegatedHigh = 0x81858789u;
+// Tables that stay in registers, because they depend on an argument (`zero`): constants would be
+// moved there anew for every look-up.
+struct Tables {
+  unsigned alone, negated;
+  SPK_DEVICE explicit Tables(int zero)
+      : alone(kAloneLow + static_cast<unsigned>(zero)),
+        negated(kNegatedLow + static_cast<unsigned>(zero)) {}
+};
 
 SPK_DEVICE float exact_part(int total, const GroupOfX& x) {
   return (__uint_as_float(static_cast<unsigned>(total)) - kRound) * __uint_as_float(x.start.x);
 }
-SPK_DEVICE float group_alone(const uint4& codes, const GroupOfX& x) {
+SPK_DEVICE float group_alone(const Tables& low, const uint4& codes, const GroupOfX& x) {
   int total = static_cast<int>(x.start.y);
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
     const unsigned code = word_of(codes, w), flipped = code ^ 0x88888888u;
     const uint4& q = w < 2 ? x.head : x.tail;
     const unsigned first = word_of(q, w % 2 * 2), second = word_of(q, w % 2 * 2 + 1);
-    total = dot4(pick_bytes(kAloneLow, kAloneHigh, code), first, total);
-    total = dot4(pick_bytes(kNegatedLow, kNegatedHigh, flipped), first, total);
-    total = dot4(pick_bytes(kAloneLow, kAloneHigh, code >> 16), second, total);
-    total = dot4(pick_bytes(kNegatedLow, kNegatedHigh, flipped >> 16), second, total);
+    total = dot4(pick_bytes(low.alone, kAloneHigh, code), first, total);
+    total = dot4(pick_bytes(low.negated, kNegatedHigh, flipped), first, total);
+    total = dot4(pick_bytes(low.alone, kAloneHigh, code >> 16), second, total);
+    total = dot4(pick_bytes(low.negated, kNegatedHigh, flipped >> 16), second, total);
   }
   return exact_part(total, x);
 }
@@ -147,17 +161,19 @@ SPK_DEVICE void stage_quantised(const QuantRows& x, int n, unsigned char* to) {
   const int groups = x.cols / kQuantGroup, row_bytes = copied_row(x.cols);
   const uint4* const codes = reinterpret_cast<const uint4*>(x.codes);
   const uint2* const words = reinterpret_cast<const uint2*>(x.groups);
+#pragma unroll 1
   for (int row = 0; row < n; ++row) {
     unsigned char* const at = to + row * row_bytes;
     for (int k = threadIdx.x; k < 2 * groups; k += kThreads)
       reinterpret_cast<uint4*>(at)[k % 2 * groups + k / 2] = codes[row * 2 * groups + k];
+#pragma unroll 1
     for (int g = threadIdx.x; g < groups; g += kThreads)
       reinterpret_cast<uint2*>(at + x.cols)[g] = words[row * groups + g];
   }
 }
 // Gate and up of unit `lane / kRowLanes` of the warp's four, for rows of x in shared memory.
 template <int N>
-SPK_DEVICE void unit_products(const unsigned char* slot, int quad, int cols,
+SPK_DEVICE void unit_products(const Tables& low, const unsigned char* slot, int quad, int cols,
                               const unsigned char* const (&x)[N], int n, float (&sum)[2][N]) {
   const int lane = threadIdx.x % kWarp, groups = cols / kQuantGroup;
   const int unit = lane / kRowLanes;
@@ -179,7 +195,7 @@ SPK_DEVICE void unit_products(const unsigned char* slot, int quad, int cols,
     if constexpr (N == 1) {
       const GroupOfX row = group_of(x[0], x[0] + cols, groups, g);
 #pragma unroll
-      for (int k = 0; k < 2; ++k) sum[k][0] = fmaf(group_alone(code[k], row), factor[k], sum[k][0]);
+      for (int k = 0; k < 2; ++k) sum[k][0] = fmaf(group_alone(low, code[k], row), factor[k], sum[k][0]);
     } else {
       unsigned bytes[2][8];
 #pragma unroll
@@ -218,14 +234,16 @@ SPK_DEVICE void unit_activations(const float (&sum)[2][N], int n, float limit, f
 // Grid: at most kCopiedBlocks a multiprocessor. Tiles of 32 units of an item, in turns; the first
 // blocks have two tiles of the shared expert in front of theirs, which are as many bytes.
 template <int R>
-__global__ void __launch_bounds__(kThreads, kCopiedBlocks)
+__global__ void __launch_bounds__(kThreads, kRegistersOf)
     copied_up(const __grid_constant__ CopiedArgs a) {
   const ExpertsArgs& e = a.e;
+  const Tables low(a.zero);
   const UpMemory<R> m(e.hidden);
   const int t = threadIdx.x, warp = t / kWarp, lane = t % kWarp;
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   start_arrivals(m.arrivals, kWarps);
   // Where the weights lie: the choice of experts is the launch in front's.
+#pragma unroll 1
   for (int at = (t * blocks + block) * kLineBytes; at < a.table_bytes;
        at += kThreads * blocks * kLineBytes)
     ask_for_line(reinterpret_cast<const unsigned char*>(e.experts) + at);
@@ -267,7 +285,7 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
     if (R == 1 || rows.n == 1) {
       const unsigned char* const x[1] = {row_in_memory(rows.at[0])};
       float sum[2][1];
-      unit_products<1>(slot, m.quad, e.hidden, x, 1, sum);
+      unit_products<1>(low, slot, m.quad, e.hidden, x, 1, sum);
       __syncwarp();  // before the next copies
       if (more) ask();
       unit_activations<1>(sum, 1, e.limit, to);
@@ -276,7 +294,7 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
 #pragma unroll
       for (int i = 0; i < R; ++i) x[i] = row_in_memory(i < rows.n ? rows.at[i] : 0);
       float sum[2][R];
-      unit_products<R>(slot, m.quad, e.hidden, x, rows.n, sum);
+      unit_products<R>(low, slot, m.quad, e.hidden, x, rows.n, sum);
       __syncwarp();
       if (more) ask();
       unit_activations<R>(sum, rows.n, e.limit, to);
@@ -293,13 +311,16 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
       constexpr int kHalf = kQuantGroup / 2;
       a.act.codes[row * e.width + lane / kHalf * (e.width / 2) + group * kHalf + lane % kHalf] =
           q.code;
-      if (lane < 2) a.act.groups[2 * (row * of_item + group) + lane] = q.words[lane];
+      if (lane == 0)
+        reinterpret_cast<uint2*>(a.act.groups)[row * of_item + group] =
+            uint2{q.words[0], q.words[1]};
     }
     if (!more) break;
   }
 }
 
 // ---- down ----
+constexpr int kDownAhead = 2;  // steps of the shared expert's tile on their way
 template <int R>
 struct DownMemory {
   unsigned char *slots, *shared;
@@ -322,9 +343,9 @@ struct DownMemory {
 };
 // The weights of some rows of an item times N of its pairs; what is asked for arrives at `arrival`.
 template <int N>
-SPK_DEVICE void down_products(const CopiedArgs& a, const unsigned char* slot, int rows,
+SPK_DEVICE void down_products(const CopiedArgs& a, const Tables& low, const unsigned char* slot, int rows,
                               const int* pairs, Arrival* arrival, int turn, float* outs) {
-  constexpr int kHeld = 3, kSteps = kCopiedDownRows / kCopiedQuad;
+  constexpr int kHeld = N == 1 ? 3 : 1, kSteps = kCopiedDownRows / kCopiedQuad;
   const int cols = a.e.width, groups = cols / kQuantGroup, lane = threadIdx.x % kWarp;
   const int quarter = lane / kRowLanes;
   const unsigned char* const scales = slot + rows * (cols / 2);
@@ -359,7 +380,7 @@ SPK_DEVICE void down_products(const CopiedArgs& a, const unsigned char* slot, in
         const uint4 code = reinterpret_cast<const uint4*>(slot + r * (cols / 2))[g];
         const float factor = e8m0_to_float(scales[r * groups + g]);
         if constexpr (N == 1) {
-          sum[s][0] = fmaf(group_alone(code, x[f][0]), factor, sum[s][0]);
+          sum[s][0] = fmaf(group_alone(low, code, x[f][0]), factor, sum[s][0]);
         } else {
           unsigned bytes[8];
           bytes_of(code, bytes);
@@ -386,9 +407,10 @@ SPK_DEVICE void down_products(const CopiedArgs& a, const unsigned char* slot, in
 // Grid: at most kCopiedBlocks a multiprocessor, each takes the rows of a block in turns: of all
 // items, an item a warp, and of the shared expert, and their weighted sum.
 template <int R>
-__global__ void __launch_bounds__(kThreads, kCopiedBlocks)
+__global__ void __launch_bounds__(kThreads, kRegistersOf)
     copied_down(const __grid_constant__ CopiedArgs a) {
   const ExpertsArgs& e = a.e;
+  const Tables low(a.zero);
   const DownMemory<R> m(a);
   const TileShared<R> shared = tile_memory<R>(m.shared);
   const int t = threadIdx.x, warp = t / kWarp, lane = t % kWarp;
@@ -397,7 +419,9 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
   // The items and their weights were there before the launch in front let this one start, because
   // it waited for them first: so experts are asked for while it runs.
   const int count = min(peek(e.count), a.most_items);
+#pragma unroll 1
   for (int k = t; k < count * kItemInts; k += kThreads) m.items[k] = peek(e.items + k);
+#pragma unroll 1
   for (int k = t; k < pairs; k += kThreads)
     m.weights[k] = __uint_as_float(static_cast<unsigned>(peek(
         reinterpret_cast<const int*>(row_of(a.weights, k / e.top_k)) + k % e.top_k)));
@@ -425,6 +449,7 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
       asked_row += apart;
     }
   };
+#pragma unroll 1
   for (int s = 0; s < stages; ++s) ask();
   const TileSlice slice = tile_slice(e.shared.down.cols);
   int done = 0;
@@ -432,8 +457,8 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
     const int rows = rows_from(row);
     const TileRows w = tile_rows<kFp8>(e.shared.down, row + min(lane / 4, rows - 1),
                                        row + min(lane / 4 + kTileGroup / 2, rows - 1), slice.first);
-    TileFlight<kFp8, kSharedAhead> flight;
-    flight.start(w, slice.first, flight_steps<R, kSharedAhead>(slice.count));
+    TileFlight<kFp8, kDownAhead> flight;
+    flight.start(w, slice.first, flight_steps<R, kDownAhead>(slice.count));
     wait_for_previous();  // of the first turn; it costs nothing later
     let_next_start();
     const int r = t % rows, i = t / rows;  // the thread's number of the sum
@@ -448,15 +473,15 @@ __global__ void __launch_bounds__(kThreads, kCopiedBlocks)
       if (R > 1) {
 #pragma unroll 1
         for (; k + 2 <= n; k += 2)
-          down_products<2>(a, slot, rows, item + 2 + k, m.arrivals + stage, done / stages, m.outs);
+          down_products<2>(a, low, slot, rows, item + 2 + k, m.arrivals + stage, done / stages, m.outs);
       }
       if (k < n)
-        down_products<1>(a, slot, rows, item + 2 + k, m.arrivals + stage, done / stages, m.outs);
+        down_products<1>(a, low, slot, rows, item + 2 + k, m.arrivals + stage, done / stages, m.outs);
       __syncwarp();  // before the next copies
       ask();
     }
     // Ends with a barrier: everyone's products are there too.
-    tile_products<kFp8, R, kSharedAhead>(w, w, false, slice,
+    tile_products<kFp8, R, kDownAhead>(w, w, false, slice,
                                          {e.shared_act, static_cast<i64>(e.shared_width)}, e.n,
                                          false, flight, shared, shared.parts);
     if (i < e.n) {
