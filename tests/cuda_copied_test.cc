@@ -87,9 +87,9 @@ void expect_equal(const ModelShape& shape, int multiprocessors, Choice choice, i
   Pair p(shape, multiprocessors);
   const Answer copied = answer(p.copied, choice, rows, fused);
   const Answer plain = answer(p.plain, choice, rows, fused);
-  const std::string what = cat(shape.hidden, "x", shape.expert_dim, ", ", rows, " rows, ",
-                               multiprocessors, " multiprocessors, choice ",
-                               static_cast<int>(choice), fused ? ", fused" : "");
+  const std::string what =
+      cat(shape.hidden, "x", shape.expert_dim, ", ", rows, " rows, ", multiprocessors,
+          " multiprocessors, choice ", static_cast<int>(choice), fused ? ", fused" : "");
   EXPECT_EQ(copied.o, plain.o) << what;
   EXPECT_EQ(copied.x, plain.x) << what;
   EXPECT_EQ(copied.y, plain.y) << what;
@@ -106,7 +106,8 @@ TEST(CudaCopied, ExpertsHaveTheBitsOfThoseByRegisters) {
   for (const int64_t rows : row_counts)
     for (const Choice choice : {Choice::kApart, Choice::kShared, Choice::kTwice})
       for (const int multiprocessors : {1, 3, 40})
-        expect_equal(test::expert_shape(384, 64, 128), multiprocessors, choice, rows, rows % 2 != 0);
+        expect_equal(test::expert_shape(384, 64, 128), multiprocessors, choice, rows,
+                     rows % 2 != 0);
 }
 
 // More than three groups a lane, groups that are no multiple of the lanes, a rest of rows.

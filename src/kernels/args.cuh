@@ -453,9 +453,7 @@ struct CopiedArgs {
 };
 // Bytes of `rows` rows of MXFP4 weights, and of a row of x in shared memory: halves, and two words
 // a group.
-constexpr int copied_weights(int rows, int cols) {
-  return rows * (cols / 2 + cols / kQuantGroup);
-}
+constexpr int copied_weights(int rows, int cols) { return rows * (cols / 2 + cols / kQuantGroup); }
 constexpr int copied_row(int cols) { return cols + cols / kQuantGroup * 8; }
 constexpr int copied_up_slots(int hidden) {
   const int slots = kWarps * 2 * copied_weights(kCopiedQuad, hidden);

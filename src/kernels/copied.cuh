@@ -67,13 +67,13 @@ SPK_DEVICE GroupOfX group_of(const unsigned char* halves, const unsigned char* w
 // joins the two, both meet the row, and their sum is 116 too small again.
 constexpr unsigned kAloneLow = 0x908f8e8du, kAloneHigh = 0x99959391u;
 constexpr unsigned kNegatedLow = 0x8a8b8c8du, kNegatedHigh = 0x81858789u;
-// Tables that stay in registers, because they depend on an argument (`zero`): constants would be
-// moved there anew for every look-up.
+// Tables that stay in registers, because they depend on an argument (`zero`) and the thread: what
+// all threads have in common would be moved there anew for every look-up.
 struct Tables {
   unsigned alone, negated;
   SPK_DEVICE explicit Tables(int zero)
-      : alone(kAloneLow + static_cast<unsigned>(zero)),
-        negated(kNegatedLow + static_cast<unsigned>(zero)) {}
+      : alone(kAloneLow + static_cast<unsigned>(zero) * threadIdx.x),
+        negated(kNegatedLow + static_cast<unsigned>(zero) * threadIdx.x) {}
 };
 
 SPK_DEVICE float exact_part(int total, const GroupOfX& x) {
@@ -95,8 +95,7 @@ SPK_DEVICE float group_alone(const Tables& low, const uint4& codes, const GroupO
 }
 SPK_DEVICE void bytes_of(const uint4& codes, unsigned (&bytes)[8]) {
 #pragma unroll
-  for (int w = 0; w < 4; ++w)
-    codes_to_bytes(word_of(codes, w), bytes[2 * w], bytes[2 * w + 1]);
+  for (int w = 0; w < 4; ++w) codes_to_bytes(word_of(codes, w), bytes[2 * w], bytes[2 * w + 1]);
 }
 SPK_DEVICE float group_of_bytes(const unsigned (&bytes)[8], const GroupOfX& x) {
   int total = static_cast<int>(x.start.y);
@@ -142,19 +141,26 @@ struct UpItem {
     for (int i = 0; i < R; ++i) rows.at[i] = item[2 + i];
   }
 };
-// The warp's four units from `first` on: codes and scales of gate, then of up.
-SPK_DEVICE void ask_for_units(const ExpertsArgs& e, int expert, int first, int quad,
+// What a lane brings of an expert's units: codes and scales of gate, then of up. Where they begin
+// is read early, because it is a trip to the L2.
+SPK_DEVICE const unsigned char* units_of(const ExpertsArgs& e, int expert) {
+  const int lane = threadIdx.x % kWarp;
+  if (lane >= 4) return nullptr;
+  const ExpertWeights& w = e.experts[expert];
+  const Matrix& m = lane < 2 ? w.gate : w.up;
+  return lane % 2 == 0 ? m.codes : m.scales;
+}
+// The warp's four units from `first` on.
+SPK_DEVICE void ask_for_units(const ExpertsArgs& e, const unsigned char* from, int first, int quad,
                               unsigned char* to, Arrival* arrival) {
   const int lane = threadIdx.x % kWarp;
   if (lane == 0) announce(arrival, 2 * quad);
   __syncwarp();
   if (lane >= 4) return;
-  const ExpertWeights& w = e.experts[expert];
-  const Matrix& m = lane < 2 ? w.gate : w.up;
   const bool codes = lane % 2 == 0;
   const int row = codes ? e.hidden / 2 : e.hidden / kQuantGroup;
   bring(to + lane / 2 * quad + (codes ? 0 : kCopiedQuad * (e.hidden / 2)),
-        (codes ? m.codes : m.scales) + static_cast<i64>(first) * row, kCopiedQuad * row, arrival);
+        from + static_cast<i64>(first) * row, kCopiedQuad * row, arrival);
 }
 // x as the kernel before left it, to shared memory in halves.
 SPK_DEVICE void stage_quantised(const QuantRows& x, int n, unsigned char* to) {
@@ -195,7 +201,8 @@ SPK_DEVICE void unit_products(const Tables& low, const unsigned char* slot, int 
     if constexpr (N == 1) {
       const GroupOfX row = group_of(x[0], x[0] + cols, groups, g);
 #pragma unroll
-      for (int k = 0; k < 2; ++k) sum[k][0] = fmaf(group_alone(low, code[k], row), factor[k], sum[k][0]);
+      for (int k = 0; k < 2; ++k)
+        sum[k][0] = fmaf(group_alone(low, code[k], row), factor[k], sum[k][0]);
     } else {
       unsigned bytes[2][8];
 #pragma unroll
@@ -260,25 +267,29 @@ __global__ void __launch_bounds__(kThreads, kRegistersOf)
     let_next_start();
   }
   const int of_item = e.width / kPackedUnits;
-  UpItem<R> next(a, tile / of_item);
+  UpItem<R> item(a, tile / of_item);
   const int tiles = *e.count * of_item;
   if (tile >= tiles) return;
   unsigned char* const slot = m.slots + warp * 2 * m.quad;
+  const unsigned char* from = units_of(e, item.expert);
   const auto ask = [&] {
-    ask_for_units(e, next.expert, tile % of_item * kPackedUnits + warp * kCopiedQuad, m.quad, slot,
+    ask_for_units(e, from, tile % of_item * kPackedUnits + warp * kCopiedQuad, m.quad, slot,
                   m.arrivals + warp);
   };
   ask();
+  UpItem<R> next(a, (tile + blocks) / of_item);
   stage_quantised(a.x, e.n, m.x);
   __syncthreads();
   for (int turn = 0;; ++turn) {
-    const ItemRows<R> rows = next.rows;
+    const ItemRows<R>& rows = item.rows;
     const int group = tile % of_item;
     float* const to = m.tile + turn % 2 * R * kPackedUnits;
     tile += blocks;
     const bool more = tile < tiles;
-    if (more) next = UpItem<R>(a, tile / of_item);
-    const auto row_in_memory = [&](int pair) { return m.x + pair / e.top_k * copied_row(e.hidden); };
+    if (more) from = units_of(e, next.expert);
+    const auto row_in_memory = [&](int pair) {
+      return m.x + pair / e.top_k * copied_row(e.hidden);
+    };
     wait_for(m.arrivals + warp, turn);
     __syncwarp();
     // Of several rows each mostly has experts of its own.
@@ -316,6 +327,8 @@ __global__ void __launch_bounds__(kThreads, kRegistersOf)
             uint2{q.words[0], q.words[1]};
     }
     if (!more) break;
+    item = next;
+    next = UpItem<R>(a, (tile + blocks) / of_item);
   }
 }
 
@@ -343,8 +356,8 @@ struct DownMemory {
 };
 // The weights of some rows of an item times N of its pairs; what is asked for arrives at `arrival`.
 template <int N>
-SPK_DEVICE void down_products(const CopiedArgs& a, const Tables& low, const unsigned char* slot, int rows,
-                              const int* pairs, Arrival* arrival, int turn, float* outs) {
+SPK_DEVICE void down_products(const CopiedArgs& a, const Tables& low, const unsigned char* slot,
+                              int rows, const int* pairs, Arrival* arrival, int turn, float* outs) {
   constexpr int kHeld = N == 1 ? 3 : 1, kSteps = kCopiedDownRows / kCopiedQuad;
   const int cols = a.e.width, groups = cols / kQuantGroup, lane = threadIdx.x % kWarp;
   const int quarter = lane / kRowLanes;
@@ -423,32 +436,39 @@ __global__ void __launch_bounds__(kThreads, kRegistersOf)
   for (int k = t; k < count * kItemInts; k += kThreads) m.items[k] = peek(e.items + k);
 #pragma unroll 1
   for (int k = t; k < pairs; k += kThreads)
-    m.weights[k] = __uint_as_float(static_cast<unsigned>(peek(
-        reinterpret_cast<const int*>(row_of(a.weights, k / e.top_k)) + k % e.top_k)));
+    m.weights[k] = __uint_as_float(static_cast<unsigned>(
+        peek(reinterpret_cast<const int*>(row_of(a.weights, k / e.top_k)) + k % e.top_k)));
   __syncthreads();
   const int mine = warp < count ? (count - warp + kWarps - 1) / kWarps : 0;
   const auto rows_from = [&](int row) { return min(a.down_rows, e.hidden - row); };
   const int apart = blocks * a.down_rows;
   int asked = 0, asked_job = 0, asked_row = static_cast<int>(blockIdx.x) * a.down_rows;
+  // Where the next weights of a lane begin, its codes or its scales: read early.
+  const unsigned char* from = nullptr;
+  const auto look_up = [&] {
+    if (mine == 0 || lane >= 2) return;
+    const Matrix& w = e.experts[m.items[(warp + asked_job * kWarps) * kItemInts]].down;
+    from = lane == 0 ? w.codes : w.scales;
+  };
   const auto ask = [&] {
     if (mine == 0 || asked_row >= e.hidden) return;
-    const int rows = rows_from(asked_row), expert = m.items[(warp + asked_job * kWarps) * kItemInts];
+    const int rows = rows_from(asked_row);
     const int stage = warp * stages + asked % stages;
     if (lane == 0) announce(m.arrivals + stage, copied_weights(rows, e.width));
     __syncwarp();
     if (lane < 2) {
-      const Matrix& w = e.experts[expert].down;
       const int row = lane == 0 ? e.width / 2 : e.width / kQuantGroup;
       bring(m.slots + stage * m.slot + (lane == 0 ? 0 : rows * (e.width / 2)),
-            (lane == 0 ? w.codes : w.scales) + static_cast<i64>(asked_row) * row, rows * row,
-            m.arrivals + stage);
+            from + static_cast<i64>(asked_row) * row, rows * row, m.arrivals + stage);
     }
     ++asked;
     if (++asked_job == mine) {
       asked_job = 0;
       asked_row += apart;
     }
+    look_up();
   };
+  look_up();
 #pragma unroll 1
   for (int s = 0; s < stages; ++s) ask();
   const TileSlice slice = tile_slice(e.shared.down.cols);
@@ -473,17 +493,19 @@ __global__ void __launch_bounds__(kThreads, kRegistersOf)
       if (R > 1) {
 #pragma unroll 1
         for (; k + 2 <= n; k += 2)
-          down_products<2>(a, low, slot, rows, item + 2 + k, m.arrivals + stage, done / stages, m.outs);
+          down_products<2>(a, low, slot, rows, item + 2 + k, m.arrivals + stage, done / stages,
+                           m.outs);
       }
       if (k < n)
-        down_products<1>(a, low, slot, rows, item + 2 + k, m.arrivals + stage, done / stages, m.outs);
+        down_products<1>(a, low, slot, rows, item + 2 + k, m.arrivals + stage, done / stages,
+                         m.outs);
       __syncwarp();  // before the next copies
       ask();
     }
     // Ends with a barrier: everyone's products are there too.
     tile_products<kFp8, R, kDownAhead>(w, w, false, slice,
-                                         {e.shared_act, static_cast<i64>(e.shared_width)}, e.n,
-                                         false, flight, shared, shared.parts);
+                                       {e.shared_act, static_cast<i64>(e.shared_width)}, e.n, false,
+                                       flight, shared, shared.parts);
     if (i < e.n) {
       float sum = 0.f;
 #pragma unroll 4

@@ -233,7 +233,8 @@ std::string agreement_checks() {
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
   SPK_SIZE(QuantRows), SPK_SIZE(FrontArgs), SPK_SIZE(PackedItemsArgs), SPK_SIZE(RouteItemsArgs),
-      SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs), SPK_SIZE(CopiedArgs), SPK_SIZE(LayerArgs), SPK_SIZE(ResidentArgs);
+      SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs), SPK_SIZE(CopiedArgs), SPK_SIZE(LayerArgs),
+      SPK_SIZE(ResidentArgs);
   SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(kTileStep), SPK_CONSTANT(kTileGroup), SPK_CONSTANT(tile_blocks(1));

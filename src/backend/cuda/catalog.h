@@ -78,8 +78,7 @@ int64_t row_bucket(int64_t n);
 // else.
 std::vector<KernelSpec> kernels_of_model(const ModelShape& shape,
                                          std::span<const WeightUse> weights,
-                                         Resident resident = Resident::kOff,
-                                         bool copies = false);
+                                         Resident resident = Resident::kOff, bool copies = false);
 
 // Text put in front of every program: sizes and constants as this compiler sees them.
 std::string agreement_checks();

@@ -181,7 +181,7 @@ class CudaBackend final : public Backend {
   struct PendingSum {
     gpu::ExpertSumArgs args;
     Rows o;
-    std::optional<Rows> x;  // o is to be added to it
+    std::optional<Rows> x;           // o is to be added to it
     std::optional<CopiedDown> down;  // makes o, instead of args
   };
   void flush_sum() {

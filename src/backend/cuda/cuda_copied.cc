@@ -81,11 +81,11 @@ CudaBackend::CopiedDown CudaBackend::copied_down(const ExpertRun& run, const Row
   a.weights = view_of(weights);
   a.o = view_of(o);
   const int64_t blocks = int64_t{device_->info().multiprocessors} * gpu::kCopiedBlocks;
-  return {copied_down_kernel(run.bucket),
-          {std::min(ceil_div(int64_t{a.e.hidden}, int64_t{a.down_rows}), blocks), 1, 1,
-           gpu::copied_down_bytes(static_cast<int>(run.pairs), a.e.width, a.down_rows,
-                                  a.down_stages)},
-          a};
+  return {
+      copied_down_kernel(run.bucket),
+      {std::min(ceil_div(int64_t{a.e.hidden}, int64_t{a.down_rows}), blocks), 1, 1,
+       gpu::copied_down_bytes(static_cast<int>(run.pairs), a.e.width, a.down_rows, a.down_stages)},
+      a};
 }
 
 }  // namespace spk::cuda
