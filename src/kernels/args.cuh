@@ -432,7 +432,8 @@ struct PackedArgs {
   int unused = 0;
 };
 
-// ---- copied.cuh: the same with weights that come by bulk copies, up to eight rows ----
+// ---- copied_up.cuh, copied_down.cuh: the same with weights that come by bulk copies, up to eight
+// rows ----
 constexpr int kCopiedBlocks = 2;            // of a multiprocessor
 constexpr int kCopiedQuad = kThreads / 64;  // weight rows that the lanes of a warp take at once
 constexpr int kCopiedDownRows = 16;         // of a block of the last product, at most

@@ -6,7 +6,8 @@
 // The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
 // unroll, which no pragma of GCC's can.)
 #include "kernels/choose.cuh"
-#include "kernels/copied.cuh"
+#include "kernels/copied_down.cuh"
+#include "kernels/copied_up.cuh"
 #include "kernels/front.cuh"
 #include "kernels/kda_block.cuh"
 #include "kernels/kda_chunk.cuh"

@@ -98,8 +98,8 @@ KernelName packed_up_kernel(Format shared, int64_t rows) {
 KernelName packed_down_kernel(Format shared, int64_t rows) {
   return instance("packed", "packed_down", shared, rows);
 }
-KernelName copied_up_kernel(int64_t rows) { return instance("copied", "copied_up", rows); }
-KernelName copied_down_kernel(int64_t rows) { return instance("copied", "copied_down", rows); }
+KernelName copied_up_kernel(int64_t rows) { return instance("copied_up", "copied_up", rows); }
+KernelName copied_down_kernel(int64_t rows) { return instance("copied_down", "copied_down", rows); }
 bool has_copies(std::string_view arch) {
   return arch.substr(0, 5) == "sm_90" || arch.substr(0, 5) == "sm_10";
 }
