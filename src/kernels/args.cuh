@@ -133,12 +133,22 @@ struct ProductsArgs {
 // ---- tile.cuh ----
 constexpr int kTileStep = 64;   // columns of a step of the matrix unit's products, whole ones only
 constexpr int kTileGroup = 16;  // weight rows of a block at a time
-constexpr int tile_blocks(int rows) { return rows <= 4 ? 2 : 1; }
+// Blocks that one multiprocessor takes at once, where its shared memory is large enough.
+constexpr int tile_blocks(int) { return 2; }
+// Steps of x that a warp keeps, as two halves a number: in 40 KiB of what a block has without
+// asking, and in a launch of tiles alone, which asks for more. A warp that has as many converts x
+// once, whatever the number of its tiles: 2,560 columns are five steps of each of eight warps.
+constexpr int tile_steps(int rows) { return rows == 1 ? 20 : rows == 2 ? 10 : rows == 4 ? 5 : 2; }
+constexpr int kept_steps(int rows) { return rows == 8 ? 5 : tile_steps(rows); }
+// Bytes: of a step and row 64 words and the inverse of a factor, and two buffers of a tile's parts.
+constexpr int tiles_shared(int rows) {
+  return kWarps * rows * 4 * (kept_steps(rows) * (kTileStep + 1) + 2 * kTileGroup);
+}
 struct TilesArgs {
   ProductsArgs p;  // FP8
-  Product side;    // BF16, by blocks of its own behind the others
-  int side_blocks;
-  int unused = 0;
+  Product side;    // BF16, of the same x
+  int blocks;      // that take tiles
+  int first_side;  // blocks from here on take numbers of `side`; no block: none
 };
 struct ProductArgs {  // matmul.cuh: many rows
   Matrix w;

@@ -191,8 +191,8 @@ SPK_DEVICE float gated(const ProductsArgs& a, int row, float y) {
   return a.gate.data ? y * sigmoid(row_of(a.gate, row)[blockIdx.y]) : y;
 }
 
-// Grid: (blocks that work off the groups in turns, batch, n / kMaxRowsInvariant). R: 1, 2, 4 or 8,
-// at least the rows of a block.
+// Grid: (blocks that work off the groups in turns, batch, n / R). R: 1, 2, 4 or 8, the rows of x of
+// a block.
 template <int F, int R>
 __global__ void __launch_bounds__(kThreads, F == kMxfp4 ? 1 : stream_blocks(R))
     matvec(const ProductsArgs a) {
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, F == kMxfp4 ? 1 : stream_blocks(R))
   // Weights depend on nothing: the first are on their way while the kernel before still runs.
   flight.load(w, 0, min(a.p[0].w.cols, staged_columns(R)));
   wait_for_previous();
-  const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, R);
+  const int row0 = blockIdx.z * R, n = min(a.n - row0, R);
   const float* x[R];
 #pragma unroll
   for (int i = 0; i < R; ++i) x[i] = row_of(a.x, row0 + min(i, n - 1)) + blockIdx.y * a.x_batch;

@@ -21,28 +21,25 @@ SPK_DEVICE int expert_of_pair(const ItemsArgs& a, int pair) {
 SPK_DEVICE void few_items(const ItemsArgs& a, int expert) {
   SPK_SHARED(int, id, kThreads);
   SPK_SHARED(int, items_of, kThreads);  // of the pair that names its expert first, else 0
-  SPK_SHARED(int, distinct, kThreads);
   const int t = threadIdx.x, pairs = a.n * a.top_k;
   if (t < pairs) id[t] = expert;
   __syncthreads();
   int same = 0, before = 0;
-#pragma unroll 1
+  // Eight at a time: one read of shared memory after the other is a chain of sixty.
+#pragma unroll 8
   for (int p = 0; p < pairs; ++p) {
     same += id[p] == expert ? 1 : 0;
     before += id[p] == expert && p < t ? 1 : 0;
   }
   const bool leads = t < pairs && before == 0;
-  if (t < pairs) {
-    items_of[t] = leads ? (same + a.item_rows - 1) / a.item_rows : 0;
-    distinct[t] = leads ? 1 : 0;
-  }
+  if (t < pairs) items_of[t] = leads ? (same + a.item_rows - 1) / a.item_rows : 0;
   __syncthreads();
   int first_item = 0, items = 0, used = 0;
-#pragma unroll 1
+#pragma unroll 8
   for (int p = 0; p < pairs; ++p) {
     first_item += id[p] < expert ? items_of[p] : 0;
     items += items_of[p];
-    used += distinct[p];
+    used += items_of[p] > 0 ? 1 : 0;
   }
   if (t == 0) {
     *a.count = items;

@@ -52,62 +52,142 @@ SPK_DEVICE float half_factor(unsigned largest, float& inverse) {
   return __uint_as_float(f << 23);
 }
 
-// Steps of 64 columns that a warp keeps at once, and the words of one step: hi and lo of each row,
-// as the lanes want them: [plane of 8 columns][part][lane's quarter][4 words].
-constexpr int tile_steps(int rows) { return rows == 1 ? 20 : rows == 2 ? 10 : rows == 4 ? 5 : 2; }
+// The words of one step of 64 columns: hi and lo of each row, as the lanes want them: [plane of 8
+// columns][part][lane's quarter][4 words]. Of four rows and more a row's two parts change places in
+// the second plane, so that lanes that write both planes at a time meet in no bank.
 template <int R>
 struct TileStage {
   static constexpr int kParts = 2 * R, kPlane = kParts * 16, kStep = 2 * kPlane;  // words
-  unsigned* words;  // [tile_steps(R), kStep] of this warp
-  float* inverses;  // [tile_steps(R), R]
+  static constexpr int kTurned = R >= 4 ? 1 : 0;
+  unsigned* words;  // [steps that a warp keeps, kStep] of this warp
+  float* inverses;  // [steps, R]
 };
 
-// Steps first .. first + count of x to the warp's stage. Two neighbouring columns a lane, read one
-// by one, since rows may lie anywhere; a row's steps are asked for while those of the row before
-// are converted.
-// Not unrolled over the rows: code that runs once waits for its instructions.
+// The larger one; what is no number wins.
+SPK_DEVICE float larger(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+
+// Four numbers, or one, to shared memory without a register on the way: there, for the lane that
+// asked, behind copies_are_there().
+template <int Numbers>
+SPK_DEVICE void copy_numbers(unsigned* to, const float* from) {
+#if defined(__CUDA_ARCH__)
+  asm volatile(
+      "{ .reg .u64 s, g; .reg .u32 a; cvta.to.shared.u64 s, %0; cvt.u32.u64 a, s; "
+      "cvta.to.global.u64 g, %1; cp.async.ca.shared.global [a], [g], %2; }" ::"l"(to),
+      "l"(from), "n"(4 * Numbers)
+      : "memory");
+#else
+  for (int k = 0; k < Numbers; ++k) to[k] = __float_as_uint(from[k]);
+#endif
+}
+SPK_DEVICE void copies_are_there() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// Eight numbers of a step, of which eight lanes have all, as halves: hi, and the rest lo. Returns
+// the inverse of their factor.
+SPK_DEVICE float split_numbers(const uint4& first, const uint4& second, uint4& hi, uint4& lo) {
+  float v[8];
+#pragma unroll
+  for (int k = 0; k < 8; ++k) v[k] = __uint_as_float(word_of(k < 4 ? first : second, k % 4));
+  float top = fabsf(v[0]);
+#pragma unroll
+  for (int k = 1; k < 8; ++k) top = larger(top, fabsf(v[k]));
+#pragma unroll
+  for (int d = 1; d < 8; d *= 2) top = larger(top, __shfl_xor_sync(kAllLanes, top, d));
+  float inverse;
+  const float factor = half_factor(__float_as_uint(top), inverse);
+  unsigned halves[4], rest[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const float low = v[2 * k] * factor, high = v[2 * k + 1] * factor;
+    halves[k] = floats_to_halves(low, high);
+    float hi_low, hi_high;
+    halves_to_floats(halves[k], hi_low, hi_high);
+    rest[k] = floats_to_halves((low - hi_low) * 2048.f, (high - hi_high) * 2048.f);
+  }
+  hi = uint4{halves[0], halves[1], halves[2], halves[3]};
+  lo = uint4{rest[0], rest[1], rest[2], rest[3]};
+  return inverse;
+}
+
+// Steps first .. first + count of x to the warp's stage: eight lanes a row's step, eight columns a
+// lane, so four of them in a round. First all numbers as they are, each lane's to the very words
+// that its halves will take, so that memory is waited for once, whatever the number of rows.
 template <int R>
 SPK_DEVICE void stage_halves(const View& x, int n, int first, int count,
                              const TileStage<R>& stage) {
   using S = TileStage<R>;
-  constexpr int kAtOnce = R <= 4 ? 5 : 2;
-  const int lane = threadIdx.x % kWarp;
-  // Columns 2 lane and 2 lane + 1: quarter lane / 8, plane lane / 4 % 2, word lane % 4.
-  unsigned* const to = stage.words + lane / 4 % 2 * S::kPlane + lane / 8 * 4 + lane % 4;
-  const auto load = [&](int row, int s0, float2(&v)[kAtOnce]) {
-    const float* from = row_of(x, min(row, n - 1)) + (first + s0) * kTileStep + 2 * lane;
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s)
-      v[s] =
-          s0 + s < count ? float2{from[s * kTileStep], from[s * kTileStep + 1]} : float2{0.f, 0.f};
-  };
+  constexpr int kAtOnce = kWarp / 8, kRows = R < kAtOnce ? R : kAtOnce, kSteps = kAtOnce / kRows;
+  constexpr int kTogether = R <= 2 ? 2 : 1;  // rounds
+  const int lane = threadIdx.x % kWarp, eighth = lane % 8, plane = eighth % 2;
+  const int step = lane / 8 / kRows, turned = S::kTurned * plane * 16;
+  // Of a round: the lane's words of hi; lo are as far behind them as that.
+  unsigned* const words =
+      stage.words + step * S::kStep + plane * S::kPlane + eighth / 2 * 4 + turned;
+  const int lo = 16 - 2 * turned;
+  const bool aligned = is_aligned(x.data) && x.stride % 4 == 0;  // rows may lie anywhere
   __syncwarp();  // everyone is done with what is there
 #pragma unroll 1
-  for (int s0 = 0; s0 < count; s0 += kAtOnce) {
-    float2 v[kAtOnce], next[kAtOnce];
-    load(0, s0, v);
+  for (int row = lane / 8 % kRows; row < n; row += kRows) {
+    const float* from = row_of(x, row) + (first + step) * kTileStep + eighth * 8;
+    unsigned* to = words + 2 * row * 16;
 #pragma unroll 1
-    for (int i = 0; i < n; ++i) {
-      load(i + 1, s0, next);  // no row: the last one again
+    for (int s = step; s < count;
+         s += kSteps, from += kSteps * kTileStep, to += kSteps * S::kStep) {
+      if (aligned) {
+        copy_numbers<4>(to, from);
+        copy_numbers<4>(to + lo, from + 4);
+        continue;
+      }
+#pragma unroll 1
+      for (int k = 0; k < 4; ++k) {
+        copy_numbers<1>(to + k, from + k);
+        copy_numbers<1>(to + lo + k, from + 4 + k);
+      }
+    }
+  }
+  copies_are_there();
+  __syncwarp();
+#pragma unroll 1
+  for (int row0 = 0; row0 < n; row0 += kRows) {
+    const int row = row0 + lane / 8 % kRows;
+    unsigned* at = words + 2 * row * 16;
+    float* inverses = stage.inverses + step * R + row;
+    // The lane's step goes along; all lanes take part as long as one of them has one.
+#pragma unroll 1
+    for (int s = step; s - step < count; s += kTogether * kSteps) {
+      uint4 v[kTogether][2];
 #pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) {
-        if (s0 + s >= count) break;
-        float inverse;
-        const float factor =
-            half_factor(warp_largest(max_of(__float_as_uint(v[s].x) & 0x7fffffffu,
-                                            __float_as_uint(v[s].y) & 0x7fffffffu)),
-                        inverse);
-        const float low = v[s].x * factor, high = v[s].y * factor;
-        const unsigned hi = floats_to_halves(low, high);
-        float hi_low, hi_high;
-        halves_to_floats(hi, hi_low, hi_high);
-        unsigned* at = to + (s0 + s) * S::kStep + 2 * i * 16;
-        at[0] = hi;
-        at[16] = floats_to_halves((low - hi_low) * 2048.f, (high - hi_high) * 2048.f);
-        if (lane == 0) stage.inverses[(s0 + s) * R + i] = inverse;
+      for (int t = 0; t < kTogether; ++t) {
+        const bool there = row < n && s + t * kSteps < count;
+        const uint4* const from = reinterpret_cast<const uint4*>(at + t * kSteps * S::kStep);
+        v[t][0] = there ? from[0] : uint4{0, 0, 0, 0};
+        v[t][1] = there ? from[lo / 4] : uint4{0, 0, 0, 0};
       }
 #pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) v[s] = next[s];
+      for (int t = 0; t < kTogether; ++t) {
+        uint4 halves, rest;
+        const float inverse = split_numbers(v[t][0], v[t][1], halves, rest);
+        if (row < n && s + t * kSteps < count) {
+          uint4* const to = reinterpret_cast<uint4*>(at + t * kSteps * S::kStep);
+          to[0] = halves;
+          to[lo / 4] = rest;
+          if (eighth == 0) inverses[t * kSteps * R] = inverse;
+        }
+      }
+      at += kTogether * kSteps * S::kStep;
+      inverses += kTogether * kSteps * R;
     }
   }
   __syncwarp();
@@ -162,7 +242,7 @@ SPK_DEVICE void add_step(const uint4 (&codes)[2], const float (&scale)[2], int h
                          const TileStage<R>& stage, float (&sum)[2][2]) {
   using S = TileStage<R>;
   constexpr int kTiles = R == 8 ? 2 : 1;
-  const int lane = threadIdx.x % kWarp;
+  const int lane = threadIdx.x % kWarp, turned = lane ^ 4 * S::kTurned;
   float c[kTiles][4] = {};
 #pragma unroll
   for (int plane = 0; plane < 2; ++plane) {
@@ -171,8 +251,8 @@ SPK_DEVICE void add_step(const uint4 (&codes)[2], const float (&scale)[2], int h
     for (int k = 0; k < kTiles; ++k) {
       b[k] = uint4{0, 0, 0, 0};
       if (R >= 4 || lane < 8 * R)
-        b[k] = reinterpret_cast<const uint4*>(stage.words + held * S::kStep +
-                                              plane * S::kPlane)[k * kWarp + lane];
+        b[k] = reinterpret_cast<const uint4*>(
+            stage.words + held * S::kStep + plane * S::kPlane)[k * kWarp + (plane ? turned : lane)];
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -192,11 +272,11 @@ SPK_DEVICE void add_step(const uint4 (&codes)[2], const float (&scale)[2], int h
   }
 }
 
-// Shared memory of a block, and what it holds.
-template <int R>
+// Shared memory of a block whose warps keep K steps, and what it holds.
+template <int R, int K = tile_steps(R)>
 struct TileShared {
-  static constexpr int kStageWords = kWarps * tile_steps(R) * TileStage<R>::kStep;
-  static constexpr int kInverses = kWarps * tile_steps(R) * R;
+  static constexpr int kStageWords = kWarps * K * TileStage<R>::kStep;
+  static constexpr int kInverses = kWarps * K * R;
   static constexpr int kParts = kWarps * kTileGroup * R;  // of one of two buffers
   unsigned* words;
   float* inverses;
@@ -213,9 +293,9 @@ SPK_DEVICE TileSlice tile_slice(int cols) {
   return {first, min(share, steps - first)};
 }
 // Steps of a flight: as equal as they can be, and not more than the stage holds.
-template <int R, int A>
+template <int R, int A, int K = tile_steps(R)>
 SPK_DEVICE int flight_steps(int count) {
-  constexpr int kMost = A < tile_steps(R) ? A : tile_steps(R);
+  constexpr int kMost = A < K ? A : K;
   const int flights = (count + kMost - 1) / kMost;
   return flights == 0 ? 0 : (count + flights - 1) / flights;
 }
@@ -224,21 +304,24 @@ SPK_DEVICE int flight_steps(int count) {
 // `flight` holds the first steps already, and at the end, with `more`, those of `next`: a place is
 // filled again as soon as it is used, so that memory never waits. `staged`: so does the stage with
 // all of the warp's columns.
-template <int F, int R, int A>
+template <int F, int R, int A, int K>
 SPK_DEVICE void tile_products(const TileRows& w, const TileRows& next, bool more,
                               const TileSlice& slice, const View& x, int n, bool staged,
-                              TileFlight<F, A>& flight, const TileShared<R>& shared, float* parts) {
+                              TileFlight<F, A>& flight, const TileShared<R, K>& shared,
+                              float* parts) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const TileStage<R> stage = {shared.words + warp * tile_steps(R) * TileStage<R>::kStep,
-                              shared.inverses + warp * tile_steps(R) * R};
-  const int ahead = flight_steps<R, A>(slice.count);
+  const TileStage<R> stage = {shared.words + warp * K * TileStage<R>::kStep,
+                              shared.inverses + warp * K * R};
+  const int ahead = flight_steps<R, A, K>(slice.count);
+  // Where not all fit, whole flights.
+  const int keep = slice.count <= K ? K : K / ahead * ahead;
   float sum[2][2] = {};
   int held = 0, kept = staged ? slice.count : 0;  // steps in the stage: [held, kept)
   for (int at = 0; at < slice.count; at += ahead) {
     const int flying = min(ahead, slice.count - at);
     if (at + flying > kept) {
       held = at;
-      kept = min(at + tile_steps(R), slice.count);
+      kept = min(at + keep, slice.count);
       stage_halves<R>(x, n, slice.first + held, kept - held, stage);
     }
 #pragma unroll
@@ -291,83 +374,111 @@ SPK_DEVICE TileTarget aim_tile(const ProductsArgs& a, int group, int first_step,
   return {p.y, first, p.rows - first};
 }
 
-// A few rows of a BF16 matrix, as matvec does them; `group` of its rows.
-template <int R>
-SPK_DEVICE void side_product(const Product& p, int group, const View& in, int n, int row0,
-                             float4* stage) {
-  constexpr int W = weight_rows(R);
-  const int first = (group * kWarps + static_cast<int>(threadIdx.x) / kWarp) * W;
-  WeightRow w[W];
+// ---- a BF16 product of the same x, beside the tiles ----
+// A number is a warp's work: the order of its sums is matvec's. `task`: weight row and row of x.
+constexpr int kSideAhead = 5;  // chunks asked for before the first is used
+SPK_DEVICE void side_number(const Product& p, int task, const View& in, int n, int row0) {
+  using S = Steps<kBf16>;
+  const int lane = threadIdx.x % kWarp, row = task / n, i = task - row * n, cols = p.w.cols;
+  const uint4* const codes =
+      reinterpret_cast<const uint4*>(p.w.codes + (p.first_row + row) * p.w.row_bytes);
+  const float* const x = row_of(in, i);
+  float sum[1][1] = {};
+#pragma unroll 1
+  for (int c0 = lane * S::kNumbers; c0 < cols; c0 += kSideAhead * S::kColumns) {
+    uint4 w[kSideAhead];
+    float4 v[kSideAhead][S::kQuads];
 #pragma unroll
-  for (int r = 0; r < W; ++r) w[r] = {p.w, p.first_row + min(first + r, p.rows - 1)};
-  Flight<kBf16, W> flight;
-  flight.load(w, 0, min(p.w.cols, staged_columns(R)));
-  wait_for_previous();
-  let_next_start();
-  const float* x[R];
+    for (int f = 0; f < kSideAhead; ++f) {
+      const int c = c0 + f * S::kColumns;
+      w[f] = c < cols ? codes[c / S::kNumbers] : uint4{0, 0, 0, 0};
 #pragma unroll
-  for (int i = 0; i < R; ++i) x[i] = row_of(in, min(i, n - 1));
-  float sum[W][R];
-  dots<kBf16, R, W>(w, x, n, stage, false, flight, sum);
-  if (threadIdx.x % kWarp != 0) return;
+      for (int q = 0; q < S::kQuads; ++q) v[f][q] = load_x(x + c + 4 * q, cols - c - 4 * q);
+    }
 #pragma unroll
-  for (int i = 0; i < R; ++i) {
-    if (i >= n) break;
-    float* y = row_at(p.y, row0 + i) + first;
+    for (int f = 0; f < kSideAhead; ++f) {
+      if (c0 + f * S::kColumns >= cols) break;
 #pragma unroll
-    for (int r = 0; r < W; ++r)
-      if (first + r < p.rows) y[r] = sum[r][i];
+      for (int q = 0; q < S::kQuads; ++q) {
+        sum[0][0] = fmaf(number<kBf16>(w[f], 4 * q, 1.f), v[f][q].x, sum[0][0]);
+        sum[0][0] = fmaf(number<kBf16>(w[f], 4 * q + 1, 1.f), v[f][q].y, sum[0][0]);
+        sum[0][0] = fmaf(number<kBf16>(w[f], 4 * q + 2, 1.f), v[f][q].z, sum[0][0]);
+        sum[0][0] = fmaf(number<kBf16>(w[f], 4 * q + 3, 1.f), v[f][q].w, sum[0][0]);
+      }
+    }
   }
+  const float y = warp_sum(sum[0][0]);
+  if (lane == 0) row_at(p.y, row0 + i)[row] = y;
 }
 
-// Grid: (blocks that work off the groups in turns, batch, n / kMaxRowsInvariant). The last
-// side_blocks of the first take `side`, a BF16 product of the same x.
+// Has the weights of a warp's first number brought near.
+SPK_DEVICE void ask_for_side(const Product& p, int task, int n) {
+  const int row = min(task / n, p.rows - 1);
+  const unsigned char* const codes = p.w.codes + (p.first_row + row) * p.w.row_bytes;
+#pragma unroll 1
+  for (i64 at = threadIdx.x % kWarp * kLineBytes; at < p.w.row_bytes; at += kWarp * kLineBytes)
+    ask_for_line(codes + at);
+}
+
+// Grid: (blocks that work off the groups in turns, batch, n / R). Those from first_side on, which
+// have a turn less or none, make `side` at their end.
 template <int F, int R>
 __global__ void __launch_bounds__(kThreads, tile_blocks(R))
     tiles(const __grid_constant__ TilesArgs t) {
   const ProductsArgs& a = t.p;
-  using S = TileShared<R>;
-  SPK_SHARED(uint4, words, S::kStageWords / 4);
-  SPK_SHARED(float, inverses, S::kInverses);
-  SPK_SHARED(float, parts, 2 * S::kParts);
-  const S shared = {reinterpret_cast<unsigned*>(words), inverses, parts};
-  const int row0 = blockIdx.z * kMaxRowsInvariant, n = min(a.n - row0, R);
+  constexpr int K = kept_steps(R);
+  using S = TileShared<R, K>;
+  SPK_DYNAMIC_SHARED(memory);
+  unsigned* const words = reinterpret_cast<unsigned*>(memory);
+  float* const inverses = reinterpret_cast<float*>(words + S::kStageWords);
+  float* const parts = inverses + S::kInverses;
+  static_assert(4 * (S::kStageWords + S::kInverses + 2 * S::kParts) == tiles_shared(R), "");
+  const S shared = {words, inverses, parts};
+  const int row0 = blockIdx.z * R, n = min(a.n - row0, R);
   const View x = {row_at(a.x, row0) + blockIdx.y * a.x_batch, a.x.stride};
-  const int blocks = static_cast<int>(gridDim.x) - t.side_blocks;
-  if (static_cast<int>(blockIdx.x) >= blocks) {
-    side_product<R>(t.side, static_cast<int>(blockIdx.x) - blocks, x, n, row0,
-                    reinterpret_cast<float4*>(words));
-    return;
-  }
-  TileRows w;
-  TileFlight<F, kTileAhead> flight;
+  const int block = static_cast<int>(blockIdx.x) - t.first_side;  // of those with a side product
+  const int task = block * kWarps + static_cast<int>(threadIdx.x) / kWarp;
   int group = blockIdx.x;
-  const TileSlice slice = tile_slice(a.p[0].w.cols);
-  TileTarget target = aim_tile<F>(a, group, slice.first, w);
-  // Weights depend on nothing: the first are on their way while the kernel before still runs.
-  flight.start(w, slice.first, flight_steps<R, kTileAhead>(slice.count));
-  wait_for_previous();
-  bool staged = false;
-  for (int turn = 0;; turn = 1 - turn) {
-    group += blocks;
-    const bool more = group < a.groups;
-    // Not before the last group: blocks of the next kernel take registers that this one could use.
-    if (!more) let_next_start();
-    const TileTarget now = target;
-    TileRows next = w;
-    if (more) target = aim_tile<F>(a, group, slice.first, next);
-    float* mine = parts + turn * S::kParts;
-    tile_products<F, R, kTileAhead>(w, next, more, slice, x, n, staged, flight, shared, mine);
-    staged = slice.count <= tile_steps(R);
-    for (int e = threadIdx.x; e < kTileGroup * R; e += kThreads) {
-      const int i = e / kTileGroup, r = e % kTileGroup;
-      if (i < n && r < now.rows)
-        (row_at(now.y, row0 + i) + blockIdx.y * a.y_batch)[now.first + r] =
-            gated(a, row0 + i, sum_of_parts<R>(mine, r, i));
+  if (group < t.blocks) {
+    TileRows w;
+    TileFlight<F, kTileAhead> flight;
+    const TileSlice slice = tile_slice(a.p[0].w.cols);
+    TileTarget target = aim_tile<F>(a, group, slice.first, w);
+    // Weights depend on nothing: the first are on their way while the kernel before still runs.
+    flight.start(w, slice.first, flight_steps<R, kTileAhead, K>(slice.count));
+    if (block >= 0 && t.side.rows > 0) ask_for_side(t.side, task, n);
+    wait_for_previous();
+    bool staged = false;
+    for (int turn = 0;; turn = 1 - turn) {
+      group += t.blocks;
+      const bool more = group < a.groups;
+      // Not before the last group: blocks of the next kernel take registers that this one could
+      // use.
+      if (!more) let_next_start();
+      const TileTarget now = target;
+      TileRows next = w;
+      if (more) target = aim_tile<F>(a, group, slice.first, next);
+      float* mine = parts + turn * S::kParts;
+      tile_products<F, R, kTileAhead>(w, next, more, slice, x, n, staged, flight, shared, mine);
+      staged = slice.count <= K;
+      for (int e = threadIdx.x; e < kTileGroup * R; e += kThreads) {
+        const int i = e / kTileGroup, r = e % kTileGroup;
+        if (i < n && r < now.rows)
+          (row_at(now.y, row0 + i) + blockIdx.y * a.y_batch)[now.first + r] =
+              gated(a, row0 + i, sum_of_parts<R>(mine, r, i));
+      }
+      if (!more) break;
+      w = next;
     }
-    if (!more) break;
-    w = next;
+  } else {
+    let_next_start();
+    ask_for_side(t.side, task, n);
+    wait_for_previous();
   }
+  if (block < 0) return;
+  const int warps = (static_cast<int>(gridDim.x) - t.first_side) * kWarps;
+#pragma unroll 1
+  for (int at = task; at < t.side.rows * n; at += warps) side_number(t.side, at, x, n, row0);
 }
 
 }  // namespace spk::gpu

@@ -92,26 +92,47 @@ void CudaBackend::product(const Rows& x, const Weight& w, const Rows& y, const B
   a.x_batch = batch.x_cols;
   a.y_batch = batch.y_cols;
   a.gate = batch.gate;
-  const bool tiles = use_tiles(w);
-  a.groups = static_cast<int>(groups_of(rows, row_bucket(x.rows), tiles));
-  launch_products(a, stored_format(w), tiles, nullptr, batch.count);
+  launch_products(a, stored_format(w), use_tiles(w), nullptr, batch.count);
 }
 
 void CudaBackend::launch_products(gpu::ProductsArgs& a, Format format, bool tiles,
                                   const gpu::Product* side, int64_t batches) {
-  const int64_t bucket = row_bucket(a.n), z = blocks(a.n, gpu::kMaxRowsInvariant);
+  const int64_t multiprocessors = device_->info().multiprocessors;
+  int64_t bucket = row_bucket(a.n), z = 0;
+  const auto cut = [&] {
+    z = blocks(a.n, bucket);
+    a.groups = 0;
+    for (int i = 0; i < a.count; ++i) {
+      a.p[i].first_group = a.groups;
+      a.groups += static_cast<int>(groups_of(a.p[i].rows, bucket, tiles));
+    }
+  };
+  cut();
   if (!tiles) {
+    // What does not fill the device, a router for one, comes out of the L2 for each row anew: a
+    // block's time is its chain of sums, so rows go to blocks of their own.
+    while (bucket > 1 && a.groups * batches * z < multiprocessors) {
+      bucket /= 2;
+      cut();
+    }
     launch(matvec_kernel(format, bucket), {stream_blocks(a.groups), batches, z}, kThreads, a);
     return;
   }
+  const int rows = static_cast<int>(bucket), shared = gpu::tiles_shared(rows);
+  const int64_t of_one = std::clamp<int64_t>(static_cast<int64_t>(device_->info().shared) / shared,
+                                             1, gpu::tile_blocks(rows));
   gpu::TilesArgs t{};
   t.p = a;
+  const int64_t own = stream_blocks(a.groups, of_one), room = multiprocessors * of_one - own;
+  int64_t beside = 0;
+  t.blocks = t.first_side = static_cast<int>(own);
   if (side) {
     t.side = *side;
-    t.side_blocks = static_cast<int>(groups_of(side->rows, bucket, false));
+    // By blocks of its own where there is room for some; else by those that have a turn less.
+    beside = std::min(room, blocks(side->rows * a.n, gpu::kWarps));
+    if (beside == 0) t.first_side = static_cast<int>(a.groups % own);
   }
-  const int64_t own = stream_blocks(a.groups, gpu::tile_blocks(static_cast<int>(bucket)));
-  launch(tiles_kernel(format, bucket), {own + t.side_blocks, batches, z}, kThreads, t);
+  launch(tiles_kernel(format, bucket), {own + beside, batches, z, shared}, kThreads, t);
 }
 
 int64_t CudaBackend::stream_blocks(int64_t groups, int64_t of_one) const {
@@ -133,14 +154,12 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
     for (size_t i = 0; i < w.size(); ++i) matmul(x, *w[i], y[i]);
     return;
   }
-  const int64_t bucket = row_bucket(x.rows);
   std::vector<bool> done(w.size());
-  const auto take = [&](size_t i, int first_group) {
+  const auto take = [&](size_t i) {
     SPK_CHECK(x.cols == w[i]->cols && y[i].cols == w[i]->rows && x.rows == y[i].rows);
     done[i] = true;
     count(*w[i]);
-    return gpu::Product{matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows),
-                        first_group};
+    return gpu::Product{matrix_of(*w[i]), view_of(y[i]), 0, static_cast<int>(w[i]->rows), 0};
   };
   // Those of the matrix unit first, so that the small one finds them.
   for (const bool tiles : {true, false}) {
@@ -152,13 +171,12 @@ void CudaBackend::matmul_many(const Rows& x, std::span<const Weight* const> w,
       a.n = static_cast<int>(x.rows);
       for (size_t i = first; i < w.size() && a.count < gpu::kMaxProducts; ++i) {
         if (done[i] || stored_format(*w[i]) != format) continue;
-        a.p[a.count++] = take(i, a.groups);
-        a.groups += static_cast<int>(groups_of(w[i]->rows, bucket, tiles));
+        a.p[a.count++] = take(i);
       }
       std::optional<gpu::Product> side;
       for (size_t i = 0; tiles && !side && i < w.size(); ++i)
         if (!done[i] && stored_format(*w[i]) == Format::kBf16 && w[i]->rows <= kMostSideRows)
-          side = take(i, 0);
+          side = take(i);
       launch_products(a, format, tiles, side ? &*side : nullptr, 1);
     }
   }
