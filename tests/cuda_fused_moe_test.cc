@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -114,13 +115,14 @@ TEST(CudaRoute, CountingChoosesWhatRoundsChoose) {
 // ---- blocks ----
 
 struct MoeLayer {
-  MoeLayer(const ModelShape& shape, MoeKernel kernel, Format shared)
-      : v(shape, test::Family::kCuda, kernel), moe(random_moe(v, Format::kMxfp4, shared, 4, 5)) {
+  MoeLayer(const ModelShape& shape, MoeKernel kernel, Format shared, int multiprocessors = 1)
+      : v(shape, test::Family::kCuda, kernel, multiprocessors),
+        moe(random_moe(v, Format::kMxfp4, shared, 4, 5)) {
     h = v.random(kMaxVerify, shape.hidden);
     norm = v.vector(shape.hidden, [&](int64_t, int64_t) { return 1 + 0.1 * v.normal(); });
     const std::vector<int32_t> none(static_cast<size_t>(kMaxVerify * shape.top_k));
     ids = v.ints(none, shape.top_k);
-    for (auto* rows : {&o, &y}) *rows = v.random(kMaxVerify, shape.hidden);
+    for (auto* rows : {&o, &y, &mixed}) *rows = v.random(kMaxVerify, shape.hidden);
     x_start = v.random(kMaxVerify, shape.hidden);
     x = v.random(kMaxVerify, shape.hidden);
     weight = v.random(kMaxVerify, shape.top_k);
@@ -156,7 +158,7 @@ struct MoeLayer {
   Verbs v;
   std::vector<Moe> moe;
   Verbs::Weights norm;
-  std::vector<Rows> h, o, y, x, x_start, weight;
+  std::vector<Rows> h, o, y, x, x_start, weight, mixed;
   std::vector<Ints> ids;
 };
 
@@ -166,8 +168,9 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
+// `front`: behind a norm with addition, which may join.
 Found run(MoeLayer& m, size_t i, int64_t rows, bool fused, const Ints& routes_in,
-          const Ints& routes_out) {
+          const Ints& routes_out, bool front = false) {
   Backend& b = m.v.backend(i);
   m.start(i);
   Step step = m.step(rows);
@@ -177,6 +180,15 @@ Found run(MoeLayer& m, size_t i, int64_t rows, bool fused, const Ints& routes_in
   const Scratch t = m.scratch(i, rows);
   const Layer l = m.layer(i);
   const Ints ids = routes_out ? routes_out.slice_cols(0, m.v.shape().top_k) : t.route_id;
+  if (front) {
+    const Rows sum = m.mixed[i].slice_rows(0, rows);
+    if (fused) {
+      b.add_rms_norm(t.x, sum, m.norm[i], t.h);
+    } else {
+      b.add(t.x, sum);
+      b.rms_norm(t.x, m.norm[i], t.h);
+    }
+  }
   if (fused) {
     b.fused(Block::kMoe, l, {}, t);
   } else {
@@ -243,6 +255,38 @@ TEST(CudaFusedMoe, EqualsTheVerbs) {
                   after.plain_experts - middle.plain_experts);
         EXPECT_EQ(middle.joins - before.joins, shared == Format::kBf16 ? 9u : 5u);
       }
+  }
+}
+
+// With the norm in front: one launch where the device takes the blocks of all rows at once, two of
+// experts, one for sum, addition and norm. Row after row with the same counters, which each launch
+// must leave at zero.
+TEST(CudaFusedMoe, TheNormInFrontJoinsWhereAllRowsRunAtOnce) {
+  const std::vector<int64_t> row_counts =
+      test::emulates_briefly() ? std::vector<int64_t>{1, 4} : std::vector<int64_t>{1, 2, 4, 7, 8};
+  const bool on_gpu = std::getenv("SPARKLING_TEST_GPU") != nullptr;  // has as many as it has
+  for (const int multiprocessors : {1, 132}) {
+    MoeLayer m(test::expert_shape(320, 64, 128), MoeKernel::kPacked, Format::kFp8, multiprocessors);
+    const int64_t columns = m.v.shape().top_k + 3;
+    std::vector<int32_t> routes;
+    for (int64_t i = 0; i < kMaxVerify * columns; ++i)
+      routes.push_back(static_cast<int32_t>(i * 5 % m.v.shape().experts));
+    const auto in = m.v.ints(routes, columns);
+    for (size_t i = 1; i < m.v.size(); ++i) {
+      run(m, i, kMaxVerify, true, {}, {});  // work space that grows would make the norm first
+      for (const int64_t rows : row_counts) {
+        const std::string what = cat(rows, " rows on ", multiprocessors);
+        const Counters before = m.v.backend(i).counters();
+        const Found joined = run(m, i, rows, true, {}, {}, true);
+        EXPECT_EQ(m.v.backend(i).counters().joins - before.joins,
+                  rows == 1 || multiprocessors > 1 || on_gpu ? 4u : 6u)
+            << what;
+        expect_equal(joined, run(m, i, rows, false, {}, {}, true), what);
+        const Ints forced = in[i].slice_rows(0, rows);
+        expect_equal(run(m, i, rows, true, forced, {}, true),
+                     run(m, i, rows, false, forced, {}, true), what);
+      }
+    }
   }
 }
 

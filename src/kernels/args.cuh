@@ -137,9 +137,10 @@ constexpr int kTileGroup = 16;  // weight rows of a block at a time
 constexpr int tile_blocks(int) { return 2; }
 // Steps of x that a warp keeps, as two halves a number: in 40 KiB of what a block has without
 // asking, and in a launch of tiles alone, which asks for more. A warp that has as many converts x
-// once, whatever the number of its tiles: 2,560 columns are five steps of each of eight warps.
+// once, whatever the number of its tiles: 2,560 columns are five steps of each of eight warps,
+// 4,096 eight.
 constexpr int tile_steps(int rows) { return rows == 1 ? 20 : rows == 2 ? 10 : rows == 4 ? 5 : 2; }
-constexpr int kept_steps(int rows) { return rows == 8 ? 5 : tile_steps(rows); }
+constexpr int kept_steps(int rows) { return rows == 8 ? 5 : rows == 4 ? 8 : tile_steps(rows); }
 // Bytes: of a step and row 64 words and the inverse of a factor, and two buffers of a tile's parts.
 constexpr int tiles_shared(int rows) {
   return kWarps * rows * 4 * (kept_steps(rows) * (kTileStep + 1) + 2 * kTileGroup);
@@ -418,7 +419,7 @@ struct RouteItemsArgs {  // route.cuh
   RouteArgs route;
   ItemsArgs items;
   QuantiseArgs x;  // codes null: not wanted
-  int* arrived;    // rows that are done; 0 between launches
+  int* arrived;    // rows that are done, and of each its blocks (front); 0 between launches
   int x_blocks;    // of one row
   int unused = 0;
 };
@@ -429,7 +430,7 @@ constexpr int kFrontHeld = kFrontColumns / kThreads;
 struct FrontArgs {
   NormArgs norm;  // with addition
   Matrix router;
-  RouteItemsArgs route;  // arrived: blocks that are done; no blocks that quantise
+  RouteItemsArgs route;  // no blocks that quantise
 };
 struct PackedArgs {
   ExpertsArgs e;         // act null: the last product reads `act` below

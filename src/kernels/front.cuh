@@ -1,11 +1,11 @@
-// What stands in front of the experts' products of one row, in one launch: residual addition, norm,
-// the router's products, its choice, work items, the quantised row. (Of several rows each has its
-// own choice, which the last block would make one after the other.)
+// What stands in front of the experts' products of a few rows, in one launch: residual addition,
+// norm, the router's products, their choices, work items, the quantised rows.
 //
 // The bits are those of rms_norm<true>, matvec, route and the kernels that make items and quantised
-// rows: the same operations in the same order. Every block makes the norm for itself, because
-// waiting for another launch takes longer; the block that is done last adds to the residual, which
-// all others have read then, and chooses.
+// rows: the same operations in the same order. Each row has blocks of its own, so that choices are
+// made side by side. Every block makes the norm for itself, because waiting for another launch
+// takes longer; of a row's blocks the one that is done last adds to the residual, which all others
+// have read then, and chooses; of those the last one makes the items.
 #pragma once
 
 #include "kernels/route.cuh"
@@ -21,9 +21,9 @@ SPK_DEVICE int front_place(int c) {
 }
 
 // held = w * norm(x + o) by the first kThreads threads, as rms_norm<true> has it, and to y by the
-// first block; x is not written. `sum`: x + o, of the columns t, t + kThreads ..
+// row's first block; x is not written. `sum`: x + o, of the columns t, t + kThreads ..
 template <int F>
-SPK_DEVICE void norm_row(const NormArgs& a, float* held, float (&sum)[kFrontHeld]) {
+SPK_DEVICE void norm_row(const NormArgs& a, int row, float* held, float (&sum)[kFrontHeld]) {
   SPK_SHARED(float, parts, kWarps);
   const int t = threadIdx.x;
   const bool mine = t < kThreads;
@@ -32,8 +32,8 @@ SPK_DEVICE void norm_row(const NormArgs& a, float* held, float (&sum)[kFrontHeld
   for (int j = 0; j < kFrontHeld; ++j) {
     const int c = t + j * kThreads;
     const bool there = mine && c < a.cols;
-    sum[j] = there ? a.x.data[c] : 0.f;
-    sum[j] += there ? a.o.data[c] : 0.f;
+    sum[j] = there ? row_of(a.x, row)[c] : 0.f;
+    sum[j] += there ? row_of(a.o, row)[c] : 0.f;
     w[j] = there ? a.w[c] : 0.f;
   }
   float squares = 0.f;
@@ -52,12 +52,26 @@ SPK_DEVICE void norm_row(const NormArgs& a, float* held, float (&sum)[kFrontHeld
     if (!mine || c >= a.cols) break;
     const float y = w[j] * (sum[j] * scale);
     held[front_place<F>(c)] = y;
-    if (blockIdx.x == 0) a.y.data[c] = y;
+    if (blockIdx.x == 0) row_at(a.y, row)[c] = y;
   }
   __syncthreads();
 }
 
-// Grid: experts / (T / kWarp); a warp an expert's row. F: format of the router, F32 or BF16.
+// Whether this block is the last of `all` to come here, all of which see then what the others wrote
+// before. The counter is left at 0 for the next launch.
+SPK_DEVICE bool comes_last(int* arrived, int all, int* last) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last[0] = atomicAdd(arrived, 1) == all - 1 ? 1 : 0;
+  __syncthreads();
+  if (last[0] == 0) return false;
+  __threadfence();
+  if (threadIdx.x == 0) *arrived = 0;
+  return true;
+}
+
+// Grid: (experts / (T / kWarp), rows); a warp an expert's row. F: format of the router, F32 or
+// BF16.
 template <int F, int T>
 __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs a) {
   static_assert(!kIsScaled<F>, "");
@@ -70,7 +84,7 @@ __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs 
   constexpr int kFlight = kFrontBytes / (kWarp * 16);
   const RouteItemsArgs& r = a.route;
   const int own = (r.route.experts + T / kWarp - 1) / (T / kWarp);
-  const int t = threadIdx.x, lane = t % kWarp, cols = a.norm.cols;
+  const int t = threadIdx.x, lane = t % kWarp, cols = a.norm.cols, row = blockIdx.y;
   const int place = blockIdx.x * (T / kWarp) + t / kWarp;  // of the warp
   const int expert = min(place, r.route.experts - 1);
   const uint4* codes = reinterpret_cast<const uint4*>(a.router.codes + static_cast<i64>(expert) *
@@ -84,14 +98,14 @@ __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs 
   const float bias = bias_of(r.route);
   wait_for_previous();
   float residual[kFrontHeld];
-  float* const row = reinterpret_cast<float*>(held);
-  norm_row<F>(a.norm, row, residual);
+  float* const numbers = reinterpret_cast<float*>(held);
+  norm_row<F>(a.norm, row, numbers, residual);
 
   if (r.x.to.codes) {
     const int warps = own * (T / kWarp);
 #pragma unroll 1
     for (int g = place; g < cols / kQuantGroup; g += warps)
-      quantise_group(row[front_place<F>(g * kQuantGroup + lane)], r.x.to, 0, g);
+      quantise_group(numbers[front_place<F>(g * kQuantGroup + lane)], r.x.to, row, g);
   }
 
   float sum = 0.f;
@@ -108,20 +122,20 @@ __global__ void __launch_bounds__(T, 1) front(const __grid_constant__ FrontArgs 
     }
   }
   sum = warp_sum(sum);
-  if (lane == 0 && place < r.route.experts) r.route.scores.data[expert] = sum;
+  if (lane == 0 && place < r.route.experts) row_at(r.route.scores, row)[expert] = sum;
 
-  __threadfence();
-  __syncthreads();
-  if (t == 0) last[0] = atomicAdd(r.arrived, 1) == own - 1 ? 1 : 0;
-  __syncthreads();
-  if (last[0] == 0) return;
-  __threadfence();
-  if (t == 0) *r.arrived = 0;  // for the next launch
+  if (!comes_last(r.arrived + 1 + row, own, last)) return;
 #pragma unroll
   for (int j = 0; j < kFrontHeld; ++j)
-    if (t < kThreads && t + j * kThreads < cols) a.norm.x.data[t + j * kThreads] = residual[j];
-  route_row(r.route, bias, 0, slots, route_memory(memory));
-  few_items(r.items, t < r.route.top_k ? slots[t] : kNobody);
+    if (t < kThreads && t + j * kThreads < cols)
+      row_at(a.norm.x, row)[t + j * kThreads] = residual[j];
+  route_row(r.route, bias, row, slots, route_memory(memory));
+  if (gridDim.y == 1) {
+    few_items(r.items, t < r.route.top_k ? slots[t] : kNobody);
+    return;
+  }
+  if (comes_last(r.arrived, static_cast<int>(gridDim.y), last))
+    few_items(r.items, expert_of_pair(r.items, t));
 }
 
 }  // namespace spk::gpu

@@ -313,15 +313,13 @@ SPK_DEVICE void tile_products(const TileRows& w, const TileRows& next, bool more
   const TileStage<R> stage = {shared.words + warp * K * TileStage<R>::kStep,
                               shared.inverses + warp * K * R};
   const int ahead = flight_steps<R, A, K>(slice.count);
-  // Where not all fit, whole flights.
-  const int keep = slice.count <= K ? K : K / ahead * ahead;
   float sum[2][2] = {};
   int held = 0, kept = staged ? slice.count : 0;  // steps in the stage: [held, kept)
   for (int at = 0; at < slice.count; at += ahead) {
     const int flying = min(ahead, slice.count - at);
     if (at + flying > kept) {
       held = at;
-      kept = min(at + keep, slice.count);
+      kept = min(at + K, slice.count);
       stage_halves<R>(x, n, slice.first + held, kept - held, stage);
     }
 #pragma unroll

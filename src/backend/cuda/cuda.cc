@@ -75,7 +75,7 @@ void CudaBackend::prepare(const ModelShape& shape) {
   require(s.top_k <= gpu::kMaxTopK, "num_experts_per_tok", s.top_k, "up to 32");
   info_ = take(sizeof(gpu::StepInfo), "step");
   expert_totals_ = take(4 * sizeof(uint64_t), "counters");
-  rows_routed_ = take(sizeof(int), "counters");
+  rows_routed_ = take((1 + gpu::kMaxRowsInvariant) * sizeof(int), "counters");
   rule_ = take(sizeof(gpu::SampleRule), "sampler");
   std::vector<double> turns;
   for (const double f : s.rope_freq) turns.push_back(f / M_PI);

@@ -191,7 +191,7 @@ class CudaBackend final : public Backend {
   }
   bool fuses(Block block) const;
   void launch_sum();
-  // A norm of one row, which what follows may make for itself: behind the mixer with an addition
+  // A norm of a few rows, which what follows may make for itself: behind the mixer with an addition
   // first, in front of a resident layer without.
   struct PendingNorm {
     gpu::NormArgs args;
@@ -253,7 +253,7 @@ class CudaBackend final : public Backend {
 
   DevicePointer info_ = 0;           // StepInfo
   DevicePointer expert_totals_ = 0;  // u64: plain routed experts read so far, their bytes; packed
-  DevicePointer rows_routed_ = 0;    // int, 0 between launches (route_items)
+  DevicePointer rows_routed_ = 0;    // int[9], as RouteItemsArgs::arrived
   DevicePointer rule_ = 0;           // SampleRule
   gpu::SampleRule rule_there_{};     // what it holds
   DevicePointer rope_turns_ = 0;

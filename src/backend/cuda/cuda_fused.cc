@@ -160,7 +160,7 @@ void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
 
 // Only what has the experts behind it gains: a norm that nobody takes is a launch as before.
 bool CudaBackend::hold_norm(const Rows& x, const Rows& o, const Weight& w, const Rows& y) {
-  if (!options_.fuse || step_.kind == StepKind::kPrefill || x.rows != 1 ||
+  if (!options_.fuse || step_.kind == StepKind::kPrefill || x.rows > gpu::kMaxRowsInvariant ||
       x.cols > gpu::kFrontColumns)
     return false;
   // Behind a resident layer's mixer both stay open.
@@ -183,10 +183,12 @@ bool CudaBackend::front(const Moe& w, const gpu::RouteItemsArgs& route, const Ro
   if (!pending_norm_ || !pending_norm_->adds || !same(h, pending_norm_->y) ||
       !has_front(w.router.format, w.router.cols, shape_.experts))
     return false;
-  gpu::FrontArgs a{std::exchange(pending_norm_, std::nullopt)->args, matrix_of(w.router), route};
   const int threads = gpu::route_threads(static_cast<int>(shape_.experts));
-  launch(front_kernel(w.router.format, threads), {ceil_div(shape_.experts, threads / gpu::kWarp)},
-         threads, a);
+  const int64_t of_row = ceil_div(shape_.experts, threads / gpu::kWarp);
+  // A multiprocessor takes one block of 512 threads: more rows than run at once would wait.
+  if (h.rows > 1 && h.rows * of_row > device_->info().multiprocessors) return false;
+  gpu::FrontArgs a{std::exchange(pending_norm_, std::nullopt)->args, matrix_of(w.router), route};
+  launch(front_kernel(w.router.format, threads), {of_row, h.rows}, threads, a);
   count(w.router);
   return true;
 }
