@@ -100,9 +100,9 @@ SPK_DEVICE float split_numbers(const uint4& first, const uint4& second, uint4& h
   float v[8];
 #pragma unroll
   for (int k = 0; k < 8; ++k) v[k] = __uint_as_float(word_of(k < 4 ? first : second, k % 4));
-  float top = fabsf(v[0]);
+  float top = 0.f;
 #pragma unroll
-  for (int k = 1; k < 8; ++k) top = larger(top, fabsf(v[k]));
+  for (int k = 0; k < 4; ++k) top = larger(top, larger(fabsf(v[k]), fabsf(v[k + 4])));
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) top = larger(top, __shfl_xor_sync(kAllLanes, top, d));
   float inverse;
