@@ -42,8 +42,7 @@ std::vector<KernelSpec> all_kernels() {
 }
 
 // The weights of a released shape in its fp4 layout, with an FP8 head.
-std::vector<KernelSpec> kernels_of(std::string_view model, bool packed = false,
-                                   bool copies = false) {
+std::vector<KernelSpec> kernels_of(std::string_view model, bool packed = false) {
   const ModelConfig config = parse_config(known_config(model), "known");
   const auto source = make_synthetic_sizes(config);
   const TensorSet tensors = bind_tensors(config, *source);
@@ -53,7 +52,7 @@ std::vector<KernelSpec> kernels_of(std::string_view model, bool packed = false,
     weights.push_back({t.name, t.format, t.rows, t.cols, packed});
     if (bound.component == Component::kHead) weights.back().format = Format::kFp8Row;
   }
-  return kernels_of_model(config.shape, weights, Resident::kOff, copies);
+  return kernels_of_model(config.shape, weights);
 }
 
 void expect_registers_only(const std::vector<KernelSpec>& specs, const std::string& arch) {
@@ -91,7 +90,7 @@ TEST(CudaKernels, EveryKernelOfTheModelsIsEmulated) {
   const std::vector<std::string> known = test::emulated_kernels();
   for (const char* model : {"ling-3.0-flash", "ling-3.0-tiny", "ling-3.1-flash"})
     for (const bool packed : {false, true})
-      for (const KernelSpec& spec : kernels_of(model, packed, packed)) {
+      for (const KernelSpec& spec : kernels_of(model, packed)) {
         EXPECT_TRUE(std::binary_search(known.begin(), known.end(), spec.expression))
             << spec.expression;
         EXPECT_EQ(spec_of(spec.expression), spec);
@@ -111,14 +110,6 @@ TEST(CudaKernels, PackedExpertsTakeThePlaceOfPlainOnes) {
   EXPECT_EQ(count(packed, "packed_down<2,"), 4);
   EXPECT_EQ(count(packed, "::few_items_and_rows<"), 1);
   EXPECT_EQ(count(packed, "::expert_up<3, 2,"), 0);
-  EXPECT_EQ(count(packed, "copied_"), 0);
-  // Where weights come by copies the others are still needed for many rows.
-  const auto copied = kernels_of("ling-3.0-flash", true, true);
-  EXPECT_EQ(count(copied, "copied_up<"), 4);
-  EXPECT_EQ(count(copied, "copied_down<"), 4);
-  EXPECT_EQ(count(copied, "packed_up<2,"), 4);
-  EXPECT_TRUE(has_copies("sm_90a") && has_copies("sm_100a"));
-  EXPECT_FALSE(has_copies("sm_80") || has_copies("sm_120a") || has_copies("sm_121a"));
 }
 
 // Host and device disagree about a size: nothing is compiled, and the message names the struct.

@@ -210,7 +210,7 @@ sanitized() {
 }
 
 flash="--backend cuda --synthetic ling-3.0-flash --lm-head fp8"
-gpu_tests='Each/*/cuda:Session/*/cuda:CudaProof.*:CudaPacked.*:CudaSample.*:CudaSampling.*:CudaFused*:CudaResident.*:CudaCopied*:CudaRows.*:CudaAttend*'
+gpu_tests='Each/*/cuda:Session/*/cuda:CudaProof.*:CudaPacked.*:CudaSample.*:CudaSampling.*:CudaFused*:CudaResident.*:CudaRows.*:CudaAttend*'
 export -f machine verbs same_text sanitized one_sanitized eval_pair serve_once load_memory logits_of_ids
 export sparkling programs commit work model sanitizer questions flash gpu_tests
 random="--synthetic $model/config.json"

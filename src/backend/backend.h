@@ -194,8 +194,6 @@ struct BackendOptions {
   bool device_sampler = true;  // on a device: tokens are chosen there where it can
   bool fuse = true;            // on a device: launches that do several verbs' work
   Resident resident = Resident::kOff;
-  // Experts with int8 activations of a few rows: weights by bulk copies, where a device has them.
-  bool copies = true;
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

@@ -157,9 +157,8 @@ constexpr const char* kRunFooter =
 // refused.
 void check_environment(std::span<const OptionRow> rows, std::vector<std::string>& warnings) {
   std::vector<std::string> known = {
-      "SPARKLING_MODEL",        "SPARKLING_CONFIG",   "SPARKLING_NVRTC",
-      "SPARKLING_KERNEL_CACHE", "SPARKLING_GRAPHS",   "SPARKLING_SAMPLER",
-      "SPARKLING_FUSE",         "SPARKLING_RESIDENT", "SPARKLING_EXPERTS"};
+      "SPARKLING_MODEL",  "SPARKLING_CONFIG",  "SPARKLING_NVRTC", "SPARKLING_KERNEL_CACHE",
+      "SPARKLING_GRAPHS", "SPARKLING_SAMPLER", "SPARKLING_FUSE",  "SPARKLING_RESIDENT"};
   for (const OptionRow& row : rows) known.push_back(env_name(row.name));
   const std::vector<std::string_view> views(known.begin(), known.end());
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

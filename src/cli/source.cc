@@ -273,7 +273,6 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.device.graphs = device_switch("SPARKLING_GRAPHS", "on", "off");
   engine.device.fuse = device_switch("SPARKLING_FUSE", "on", "off");
   engine.device.resident = resident_switch();
-  engine.device.copies = device_switch("SPARKLING_EXPERTS", "copies", "registers");
   engine.device.device_sampler = device_switch("SPARKLING_SAMPLER", "device", "host");
   engine.device.memory = parse_size(options.memory, machine.memory_total);
   engine.context = options.context;

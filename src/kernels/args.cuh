@@ -443,43 +443,6 @@ struct PackedArgs {
   int unused = 0;
 };
 
-// ---- copied_up.cuh, copied_down.cuh: the same with weights that come by bulk copies, up to eight
-// rows ----
-constexpr int kCopiedBlocks = 2;            // of a multiprocessor
-constexpr int kCopiedQuad = kThreads / 64;  // weight rows that the lanes of a warp take at once
-constexpr int kCopiedDownRows = 16;         // of a block of the last product, at most
-constexpr int kCopiedStages = 4;            // copies of a warp on their way there, at most
-constexpr int kCopiedTile = 43648;          // bytes of an FP8 shared expert's tiles (TileShared)
-struct CopiedArgs {
-  ExpertsArgs e;      // act, out, shared_out: not looked at
-  QuantRows x;        // [rows, hidden]
-  QuantRows act;      // [pairs, width]: of each row the first halves of all groups, then the others
-  View weights;       // [rows, top_k]
-  View o, residual;   // [rows, hidden]; residual += o, data null: not wanted
-  int shared_blocks;  // in front of the tiles of the items
-  int most_items;
-  int table_bytes;  // of e.experts
-  int down_rows;    // of a block at a time
-  int down_stages;
-  int zero;
-};
-// Bytes of `rows` rows of MXFP4 weights, and of a row of x in shared memory: halves, and two words
-// a group.
-constexpr int copied_weights(int rows, int cols) { return rows * (cols / 2 + cols / kQuantGroup); }
-constexpr int copied_row(int cols) { return cols + cols / kQuantGroup * 8; }
-constexpr int copied_up_slots(int hidden) {
-  const int slots = kWarps * 2 * copied_weights(kCopiedQuad, hidden);
-  return slots > kCopiedTile ? slots : kCopiedTile;
-}
-constexpr int copied_up_bytes(int rows, int hidden) {
-  return copied_up_slots(hidden) + rows * copied_row(hidden) + 2 * rows * kPackedUnits * 4 +
-         kWarps * 8;
-}
-constexpr int copied_down_bytes(int pairs, int width, int rows, int stages) {
-  return kWarps * stages * (copied_weights(rows, width) + 8) + kCopiedTile +
-         pairs * (rows + 1 + kItemInts) * 4;
-}
-
 // ---- resident.cuh: layers of a decode step by blocks that stay ----
 constexpr int kResidentThreads = 512;
 constexpr int kResidentTeams = kResidentThreads / kThreads;  // each with a tile of its own

@@ -78,12 +78,9 @@ constexpr int kRoundBits = 0x4b400000;
 
 // A warp's group: lane c has column c. Magnitudes compare as integers do. Where 127 / max|x| is no
 // float all count as zeros; what is no number makes the group's scale one.
-struct QuantisedGroup {
-  signed char code;  // of the lane's column
-  unsigned words[2];
-};
-SPK_DEVICE QuantisedGroup quantised(float x) {
+SPK_DEVICE void quantise_group(float x, const QuantRows& to, i64 row, int group) {
   constexpr unsigned kFinite = 0x7f800000u, kSmallest = 27u << 23;
+  const int lane = threadIdx.x % kWarp;
   const unsigned largest = warp_largest(__float_as_uint(x) & 0x7fffffffu);
   const bool finite = largest < kFinite, some = finite && largest >= kSmallest;
   const float top = __uint_as_float(some ? largest : 0x3f800000u);
@@ -91,19 +88,12 @@ SPK_DEVICE QuantisedGroup quantised(float x) {
   const float rounded = (finite ? x : 0.f) * inverse + kRound;
   const auto code = static_cast<signed char>(__float_as_uint(rounded) & 255u);
   const int sum = warp_total(code);
-  const float scale = some ? top / 127.f * .5f : 0.f;
-  return {code,
-          {finite ? __float_as_uint(scale) : 0x7fc00000u,
-           static_cast<unsigned>(kRoundBits + kByteOffset * sum)}};
-}
-SPK_DEVICE void quantise_group(float x, const QuantRows& to, i64 row, int group) {
-  const int lane = threadIdx.x % kWarp;
-  const QuantisedGroup q = quantised(x);
-  to.codes[row * to.cols + group * kQuantGroup + lane] = q.code;
+  to.codes[row * to.cols + group * kQuantGroup + lane] = code;
   if (lane != 0) return;
+  const float scale = some ? top / 127.f * .5f : 0.f;
   unsigned* words = to.groups + 2 * (row * (to.cols / kQuantGroup) + group);
-  words[0] = q.words[0];
-  words[1] = q.words[1];
+  words[0] = finite ? __float_as_uint(scale) : 0x7fc00000u;
+  words[1] = static_cast<unsigned>(kRoundBits + kByteOffset * sum);
 }
 // By each warp of the block a group.
 SPK_DEVICE void quantise_block(const QuantiseArgs& a, int block, i64 row) {

@@ -289,7 +289,6 @@ SPK_DRIVER CuResult cuModuleGetFunction(CuFunction* function, CuModule, const ch
 SPK_DRIVER CuResult cuFuncSetAttribute(CuFunction, int attribute, int value) {
   const Call call;
   if (call.bad()) return call.result();
-  if (attribute == cuda::kSharedCarveout) return value <= 100 ? kOk : kInvalidValue;
   return attribute == cuda::kMaxDynamicShared && value <= 227 << 10 ? kOk : kInvalidValue;
 }
 SPK_DRIVER CuResult cuLaunchKernelEx(const Launch* how, CuFunction function, void** arguments,

@@ -6,8 +6,6 @@
 // The kernels themselves, as host code. (CMakeLists.txt leaves out the warning about #pragma
 // unroll, which no pragma of GCC's can.)
 #include "kernels/choose.cuh"
-#include "kernels/copied_down.cuh"
-#include "kernels/copied_up.cuh"
 #include "kernels/front.cuh"
 #include "kernels/kda_block.cuh"
 #include "kernels/kda_chunk.cuh"
@@ -83,9 +81,6 @@ const std::unordered_map<std::string, EmulatedKernel>& kernels() {
     SPK_EXPERTS(4, 1);
     SPK_PACKED_EXPERTS(2);
     SPK_PACKED_EXPERTS(3);
-    SPK_KERNEL(copied_up<1>), SPK_KERNEL(copied_up<2>), SPK_KERNEL(copied_up<4>);
-    SPK_KERNEL(copied_up<8>), SPK_KERNEL(copied_down<1>), SPK_KERNEL(copied_down<2>);
-    SPK_KERNEL(copied_down<4>), SPK_KERNEL(copied_down<8>);
     SPK_KERNEL(quantise_rows<0>), SPK_KERNEL(few_items_and_rows<0>);
     SPK_HEAD_DIM(32);
     SPK_HEAD_DIM(64);

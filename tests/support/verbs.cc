@@ -70,14 +70,13 @@ Verbs::Verbs(const ModelShape& shape, int threads, MoeKernel moe, PrecisionMode 
 }
 
 Verbs::Verbs(const ModelShape& shape, Family family, MoeKernel moe, int multiprocessors,
-             Resident resident, bool copies)
+             Resident resident)
     : shape_(shape) {
   std::vector<std::unique_ptr<Backend>> tested;
   if (family == Family::kCuda) {
     BackendOptions options;
     options.moe = moe;
     options.resident = resident;
-    options.copies = copies;
     tested = make_tested_cuda_backends(options, multiprocessors);
   } else {
     for (const std::string& isa : available_isas())

@@ -44,7 +44,7 @@ class Verbs {
                  PrecisionMode precision = PrecisionMode::kExact);
   // `multiprocessors`: of emulated devices.
   Verbs(const ModelShape& shape, Family family, MoeKernel moe = MoeKernel::kPlain,
-        int multiprocessors = 1, Resident resident = Resident::kOn, bool copies = true);
+        int multiprocessors = 1, Resident resident = Resident::kOn);
 
   size_t size() const { return backends_.size(); }
   Backend& backend(size_t i) { return *backends_[i]; }

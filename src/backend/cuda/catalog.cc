@@ -98,11 +98,6 @@ KernelName packed_up_kernel(Format shared, int64_t rows) {
 KernelName packed_down_kernel(Format shared, int64_t rows) {
   return instance("packed", "packed_down", shared, rows);
 }
-KernelName copied_up_kernel(int64_t rows) { return instance("copied_up", "copied_up", rows); }
-KernelName copied_down_kernel(int64_t rows) { return instance("copied_down", "copied_down", rows); }
-bool has_copies(std::string_view arch) {
-  return arch.substr(0, 5) == "sm_90" || arch.substr(0, 5) == "sm_10";
-}
 KernelName attend_kernel(const ModelShape& s, bool pieces) {
   return instance("mla", pieces ? "attend" : "attend_whole", s.latent, s.rope);
 }
@@ -138,7 +133,7 @@ int64_t row_bucket(int64_t n) {
 }
 
 std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const WeightUse> weights,
-                                         Resident resident, bool copies) {
+                                         Resident resident) {
   std::vector<KernelSpec> specs;
   // Of the shared experts; their kernels are those of the routed ones where the two join.
   Format shared_up = Format::kF32, shared_down = Format::kF32;
@@ -167,8 +162,6 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& s, std::span<const We
       const Format shared = beside(w.format, down ? shared_down : shared_up);
       if (packed) {
         add(specs, down ? packed_down_kernel(shared, rows) : packed_up_kernel(shared, rows));
-        if (copies && shared == Format::kFp8)
-          add(specs, down ? copied_down_kernel(rows) : copied_up_kernel(rows));
       } else {
         add(specs, down ? expert_down_kernel(w.format, shared, rows)
                         : expert_up_kernel(w.format, shared, rows));
@@ -233,8 +226,7 @@ std::string agreement_checks() {
   SPK_SIZE(AttendArgs), SPK_SIZE(RouteArgs), SPK_SIZE(ExpertWeights), SPK_SIZE(ItemsArgs);
   SPK_SIZE(ExpertsArgs), SPK_SIZE(ExpertSumArgs), SPK_SIZE(QuantiseArgs), SPK_SIZE(SampleArgs);
   SPK_SIZE(QuantRows), SPK_SIZE(FrontArgs), SPK_SIZE(PackedItemsArgs), SPK_SIZE(RouteItemsArgs),
-      SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs), SPK_SIZE(CopiedArgs), SPK_SIZE(LayerArgs),
-      SPK_SIZE(ResidentArgs);
+      SPK_SIZE(SumNormArgs), SPK_SIZE(PackedArgs), SPK_SIZE(LayerArgs), SPK_SIZE(ResidentArgs);
   SPK_SIZE(RejectArgs), SPK_SIZE(SampleRule), SPK_SIZE(ChooseArgs);
   SPK_CONSTANT(kThreads), SPK_CONSTANT(kMaxRowsInvariant), SPK_CONSTANT(kStreamBlocks);
   SPK_CONSTANT(kTileStep), SPK_CONSTANT(kTileGroup), SPK_CONSTANT(tile_blocks(1));
@@ -249,7 +241,6 @@ std::string agreement_checks() {
   SPK_CONSTANT(kResidentThreads), SPK_CONSTANT(kResidentShared), SPK_CONSTANT(kMostLayers);
   SPK_SIZE(BlockClocks);
   SPK_CONSTANT(kItemInts), SPK_CONSTANT(kQuantGroup), SPK_CONSTANT(kPackedUnits);
-  SPK_CONSTANT(kCopiedBlocks), SPK_CONSTANT(kCopiedTile), SPK_CONSTANT(kCopiedDownRows);
   SPK_CONSTANT(kPackedDownRows), SPK_CONSTANT(kSharedTiles), SPK_CONSTANT(kPiece),
       SPK_CONSTANT(kPiecesPerBlock);
 #undef SPK_SIZE

@@ -54,11 +54,6 @@ KernelName expert_down_kernel(Format format, Format shared, int64_t rows);
 // Those of experts with int8 activations; `shared`: MXFP4 when the shared expert does not join.
 KernelName packed_up_kernel(Format shared, int64_t rows);
 KernelName packed_down_kernel(Format shared, int64_t rows);
-// Those of up to eight rows whose weights come by bulk copies, beside an FP8 shared expert.
-KernelName copied_up_kernel(int64_t rows);
-KernelName copied_down_kernel(int64_t rows);
-// Whether an architecture ("sm_90a") has such copies, and memory for two blocks of them.
-bool has_copies(std::string_view arch);
 KernelName attend_kernel(const ModelShape& shape, bool pieces);
 KernelName attend_merge_kernel(const ModelShape& shape);
 KernelName kda_block_kernel(const ModelShape& shape);
@@ -78,7 +73,7 @@ int64_t row_bucket(int64_t n);
 // else.
 std::vector<KernelSpec> kernels_of_model(const ModelShape& shape,
                                          std::span<const WeightUse> weights,
-                                         Resident resident = Resident::kOff, bool copies = false);
+                                         Resident resident = Resident::kOff);
 
 // Text put in front of every program: sizes and constants as this compiler sees them.
 std::string agreement_checks();

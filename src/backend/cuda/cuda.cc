@@ -330,8 +330,7 @@ void CudaBackend::begin(const Step& step) {
   if (!kernels_ready_) {
     kernels_ready_ = true;
     if (!uses_.empty())
-      device_->prepare_kernels(kernels_of_model(
-          shape_, uses_, options_.resident, options_.copies && has_copies(device_->info().arch)));
+      device_->prepare_kernels(kernels_of_model(shape_, uses_, options_.resident));
   }
   step_ = step;
   rope_ready_ = false;

@@ -161,16 +161,6 @@ class CudaBackend final : public Backend {
                   const ExpertRun& run);
   void run_up(const ExpertTable& table, const ExpertRun& run);
   void run_down(const ExpertTable& table, const ExpertRun& run);
-  // ---- by bulk copies (cuda_copied.cc) ----
-  struct CopiedDown {  // the last product with the weighted sum, which may wait for what comes
-    KernelName kernel;
-    Grid grid;
-    gpu::CopiedArgs args;
-  };
-  bool takes_copies(const Moe& moe, const ExpertTable& table, const ExpertRun& run) const;
-  gpu::CopiedArgs copied_args(const ExpertRun& run) const;
-  void copied_up(const ExpertRun& run);
-  CopiedDown copied_down(const ExpertRun& run, const Rows& weights, const Rows& o) const;
   void launch_packed(const KernelName& kernel, const ExpertRun& run, int64_t shared_blocks,
                      int64_t item_blocks);
   void quantise(const Rows& x, const gpu::QuantRows& to);
@@ -181,8 +171,7 @@ class CudaBackend final : public Backend {
   struct PendingSum {
     gpu::ExpertSumArgs args;
     Rows o;
-    std::optional<Rows> x;           // o is to be added to it
-    std::optional<CopiedDown> down;  // makes o, instead of args
+    std::optional<Rows> x;  // o is to be added to it
   };
   void flush_sum() {
     if (!resident_.empty()) launch_resident();

@@ -152,8 +152,7 @@ void CudaBackend::fused_moe(const Moe& w, const Scratch& t) {
   }
   run_experts(t.h, w, table, run);
   count_shared(w);
-  pending_ = PendingSum{sum_args(run, t.route_weight, t.o), t.o, {}, {}};
-  if (run.copied) pending_->down = copied_down(run, t.route_weight, t.o);
+  pending_ = PendingSum{sum_args(run, t.route_weight, t.o), t.o, {}};
 }
 
 // ---- the pending sum ----
@@ -195,12 +194,7 @@ bool CudaBackend::front(const Moe& w, const gpu::RouteItemsArgs& route, const Ro
 
 // As the verbs would have done it.
 void CudaBackend::launch_sum() {
-  PendingSum p = *std::exchange(pending_, std::nullopt);
-  if (p.down) {
-    if (p.x) p.down->args.residual = view_of(*p.x);
-    launch(p.down->kernel, p.down->grid, kThreads, p.down->args);
-    return;
-  }
+  const PendingSum p = *std::exchange(pending_, std::nullopt);
   launch(plain_kernel("moe", "expert_sum"), {ceil_div(p.o.cols, kThreads), p.o.rows}, kThreads,
          p.args);
   if (p.x) add(*p.x, p.o);
@@ -216,7 +210,6 @@ bool CudaBackend::add_pending(const Rows& x, const Rows& o) {
 bool CudaBackend::norm_pending(const Rows& x, const Weight& w, const Rows& y) {
   if (!pending_ || !pending_->x || !same(x, *pending_->x) || x.cols > gpu::kSumNormColumns)
     return false;
-  if (pending_->down) return false;  // adds to x itself; the norm is a launch as ever
   const PendingSum p = *std::exchange(pending_, std::nullopt);
   launch(plain_kernel("moe", "sum_norm"), {x.rows}, gpu::kSumNormThreads,
          gpu::SumNormArgs{p.args,

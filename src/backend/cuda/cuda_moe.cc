@@ -136,13 +136,12 @@ void CudaBackend::plan_run(const Rows& h, const Moe& moe, ExpertRun& run, Sectio
   };
   sections.add(run.items, run.most_items * gpu::kItemInts);
   sections.add(run.item_count, 1);
-  run.copied = joined && takes_copies(moe, table, run);
   // Between two packed products there are no floats.
   if (!table.up_packed || !table.down_packed) sections.add(a.act, pairs * width);
-  if (!run.copied) sections.add(a.out, pairs * hidden);
+  sections.add(a.out, pairs * hidden);
   sections.add(a.shared_act, n * shared_width);
   sections.add(run.shared_up, joined ? 0 : n * shared_width);
-  sections.add(a.shared_out, has_shared && !run.copied ? n * hidden : 0);
+  sections.add(a.shared_out, has_shared ? n * hidden : 0);
   quantised(run.x, table.up_packed, n, hidden);
   quantised(run.act, table.down_packed, pairs, width);
   quantised(run.shared_act, joined && table.down_packed && moe.shared.down.packed, n, shared_width);
@@ -170,21 +169,15 @@ void CudaBackend::routed(const Rows& h, const Moe& moe, const Ints& ids, const R
   const ExpertTable& table = expert_table(moe);
   make_items(h, items_args(ids, table, run), table, run);
   run_experts(h, moe, table, run);
-  if (run.copied) {
-    const CopiedDown down = copied_down(run, weights, o);
-    launch(down.kernel, down.grid, kThreads, down.args);
-    return;
-  }
   launch(plain_kernel("moe", "expert_sum"), {blocks(shape_.hidden), run.n}, kThreads,
          sum_args(run, weights, o));
 }
 
-// All between the items and the sum; of copied ones the last product is the sum's.
+// All between the items and the sum.
 void CudaBackend::run_experts(const Rows& h, const Moe& moe, const ExpertTable& table,
                               ExpertRun& run) {
   run.a.items = run.items;
   run.a.count = run.item_count;
-  if (run.copied) return copied_up(run);
   run_up(table, run);
   run_down(table, run);
   if (run.shared_width == 0 || run.shared_items > 0) return;

@@ -29,8 +29,7 @@ WarmReport warm_kernels(const std::string& arch, const ModelShape& shape,
   const auto start = std::chrono::steady_clock::now();
   cuda::KernelCache cache(cuda::KernelCache::default_folder(), cuda::kernel_sources(),
                           cuda::agreement_checks());
-  const std::vector<cuda::KernelSpec> specs =
-      cuda::kernels_of_model(shape, weights, Resident::kOff, cuda::has_copies(arch));
+  const std::vector<cuda::KernelSpec> specs = cuda::kernels_of_model(shape, weights);
   WarmReport report;
   std::vector<bool> cached;
   cached.reserve(specs.size());

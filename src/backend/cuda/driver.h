@@ -45,7 +45,6 @@ enum CuAttribute : int {
 
 // cuFuncSetAttribute
 constexpr int kMaxDynamicShared = 8;
-constexpr int kSharedCarveout = 9;  // percent of what the L1 and shared memory have together
 
 // cuMemcpy2DAsync: sides are host (1) or device (2).
 struct CuCopy2D {

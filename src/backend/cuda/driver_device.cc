@@ -194,8 +194,6 @@ class DriverDevice final : public Device {
     if (grid.shared > 0 && asked_shared_[function] < grid.shared) {
       check(d_.function_attribute(function, kMaxDynamicShared, static_cast<int>(grid.shared)),
             "cuFuncSetAttribute");
-      // Else the driver may leave room for one block where two fit.
-      check(d_.function_attribute(function, kSharedCarveout, 100), "cuFuncSetAttribute");
       asked_shared_[function] = grid.shared;
     }
     launches_->add(function, grid, threads, arguments, bytes);

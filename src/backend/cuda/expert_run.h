@@ -13,7 +13,6 @@ struct CudaBackend::ExpertRun {
   int* item_count = nullptr;
   int64_t n = 0, pairs = 0, bucket = 0, most_items = 0;
   int64_t shared_width = 0;  // 0: no shared expert
-  bool copied = false;       // copied_up and copied_down: weighted sum and all
   int64_t shared_items = 0;  // 0: the shared expert has launches of its own, or there is none
   Format shared_up_format{}, shared_down_format{};  // of the one that joins
 };
