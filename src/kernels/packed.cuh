@@ -64,6 +64,18 @@ constexpr int kByteOffset = 116;
 // where it is not the second gives zeros, so `first & ~second` is right for both.
 constexpr unsigned kPlusLow = 0x8f8e8d8cu, kPlusHigh = 0x98949290u;
 constexpr unsigned kMinusLow = 0x76757473u, kMinusHigh = 0x7f7b7977u;
+// For codes that meet one row only: bytes 141 + m where a code is not negative and 141 - m where it
+// is, and ones (-1) where the other table counts. So no instruction joins the two: both meet the
+// row, on a pipe that is idle, and their sum is 116 too small again.
+constexpr unsigned kAloneLow = 0x908f8e8du, kAloneHigh = 0x99959391u;
+constexpr unsigned kNegatedLow = 0x8a8b8c8du, kNegatedHigh = 0x81858789u;
+SPK_DEVICE int dot8_alone(unsigned codes, unsigned first, unsigned second, int sum) {
+  const unsigned flipped = codes ^ 0x88888888u;
+  sum = dot4(pick_bytes(kAloneLow, kAloneHigh, codes), first, sum);
+  sum = dot4(pick_bytes(kNegatedLow, kNegatedHigh, flipped), first, sum);
+  sum = dot4(pick_bytes(kAloneLow, kAloneHigh, codes >> 16), second, sum);
+  return dot4(pick_bytes(kNegatedLow, kNegatedHigh, flipped >> 16), second, sum);
+}
 // Eight codes: those of columns 0 .. 3 and of 4 .. 7.
 SPK_DEVICE void codes_to_bytes(unsigned codes, unsigned& first, unsigned& second) {
   const unsigned flipped = codes ^ 0x88888888u;
@@ -154,13 +166,15 @@ struct PackedFlight {
 template <int R, int W>
 SPK_DEVICE void add_group(const uint4 (&code)[W], const unsigned (&scale)[W], const QuantRows& x,
                           const int (&row)[R], int n, int group, float (&sum)[W][R]) {
+  constexpr bool kAlone = R == 1;
   unsigned bytes[W][8];
   float factor[W];
 #pragma unroll
   for (int k = 0; k < W; ++k) {
+    if (!kAlone)
 #pragma unroll
-    for (int w = 0; w < 4; ++w)
-      codes_to_bytes(word_of(code[k], w), bytes[k][2 * w], bytes[k][2 * w + 1]);
+      for (int w = 0; w < 4; ++w)
+        codes_to_bytes(word_of(code[k], w), bytes[k][2 * w], bytes[k][2 * w + 1]);
     factor[k] = e8m0_to_float(scale[k]);
   }
   const int groups = x.cols / kQuantGroup;
@@ -169,15 +183,18 @@ SPK_DEVICE void add_group(const uint4 (&code)[W], const unsigned (&scale)[W], co
     if (i >= n) break;
     const i64 at = static_cast<i64>(row[i]) * groups + group;
     const uint4* q = reinterpret_cast<const uint4*>(x.codes) + 2 * at;
-    const uint4 head = q[0], tail = q[1];
+    const uint4 half[2] = {q[0], q[1]};
     const uint2 start = reinterpret_cast<const uint2*>(x.groups)[at];
 #pragma unroll
     for (int k = 0; k < W; ++k) {
       int total = static_cast<int>(start.y);
 #pragma unroll
-      for (int w = 0; w < 4; ++w) total = dot4(bytes[k][w], word_of(head, w), total);
-#pragma unroll
-      for (int w = 0; w < 4; ++w) total = dot4(bytes[k][4 + w], word_of(tail, w), total);
+      for (int w = 0; w < 4; ++w) {
+        const unsigned first = word_of(half[w / 2], w % 2 * 2);
+        const unsigned second = word_of(half[w / 2], w % 2 * 2 + 1);
+        total = kAlone ? dot8_alone(word_of(code[k], w), first, second, total)
+                       : dot4(bytes[k][2 * w + 1], second, dot4(bytes[k][2 * w], first, total));
+      }
       const float exact = __uint_as_float(static_cast<unsigned>(total)) - kRound;
       // The scale of x first: an E8M0 of 2^127 times 0 must stay 0.
       sum[k][i] = fmaf(exact * __uint_as_float(start.x), factor[k], sum[k][i]);
