@@ -193,7 +193,7 @@ struct BackendOptions {
   bool graphs = true;          // on a device: what is launched again in the same way, in one call
   bool device_sampler = true;  // on a device: tokens are chosen there where it can
   bool fuse = true;            // on a device: launches that do several verbs' work
-  Resident resident = Resident::kOff;
+  Resident resident = Resident::kOn;
 };
 std::unique_ptr<Backend> make_reference_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);  // in backend/cpu

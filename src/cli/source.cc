@@ -227,9 +227,9 @@ bool device_switch(const char* name, std::string_view yes, std::string_view no) 
 Resident resident_switch() {
   const char* const name = "SPARKLING_RESIDENT";
   const char* set = std::getenv(name);
-  const std::string_view value = set == nullptr ? "off" : set;
+  const std::string_view value = set == nullptr ? "on" : set;
   if (value != "off" && value != "on" && value != "timed")
-    fail_usage(name, ": expected off, on or timed, found ", value);
+    fail_usage(name, ": expected on, off or timed, found ", value);
   return value == "off" ? Resident::kOff : value == "on" ? Resident::kOn : Resident::kTimed;
 }
 

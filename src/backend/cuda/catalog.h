@@ -75,6 +75,9 @@ std::vector<KernelSpec> kernels_of_model(const ModelShape& shape,
                                          std::span<const WeightUse> weights,
                                          Resident resident = Resident::kOff);
 
+// Whether a block of an architecture ("sm_90a") has the shared memory of blocks that stay.
+bool has_room_to_stay(std::string_view arch);
+
 // Text put in front of every program: sizes and constants as this compiler sees them.
 std::string agreement_checks();
 

@@ -330,7 +330,8 @@ void CudaBackend::begin(const Step& step) {
   if (!kernels_ready_) {
     kernels_ready_ = true;
     if (!uses_.empty())
-      device_->prepare_kernels(kernels_of_model(shape_, uses_, options_.resident));
+      device_->prepare_kernels(
+          kernels_of_model(shape_, uses_, stays() ? options_.resident : Resident::kOff));
   }
   step_ = step;
   rope_ready_ = false;

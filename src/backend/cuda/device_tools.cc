@@ -29,7 +29,8 @@ WarmReport warm_kernels(const std::string& arch, const ModelShape& shape,
   const auto start = std::chrono::steady_clock::now();
   cuda::KernelCache cache(cuda::KernelCache::default_folder(), cuda::kernel_sources(),
                           cuda::agreement_checks());
-  const std::vector<cuda::KernelSpec> specs = cuda::kernels_of_model(shape, weights);
+  const std::vector<cuda::KernelSpec> specs = cuda::kernels_of_model(
+      shape, weights, cuda::has_room_to_stay(arch) ? Resident::kOn : Resident::kOff);
   WarmReport report;
   std::vector<bool> cached;
   cached.reserve(specs.size());
