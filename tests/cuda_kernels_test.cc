@@ -128,6 +128,12 @@ TEST(CudaKernels, DisagreementDoesNotCompile) {
   }
 }
 
+TEST(CudaKernels, BlocksStayWhereTheirMemoryIs) {
+  for (const char* arch : {"sm_90a", "sm_100a", "sm_103a"}) EXPECT_TRUE(has_room_to_stay(arch));
+  for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_120a", "sm_121a"})
+    EXPECT_FALSE(has_room_to_stay(arch));
+}
+
 TEST(CudaKernels, WarmListsEachKernelOnce) {
   SPK_NEED_NVRTC();
   setenv("SPARKLING_KERNEL_CACHE", SPARKLING_BUILD_DIR "/kernels", 1);

@@ -7,9 +7,12 @@
 // A launch costs its start, its first wait for memory and its end, a meeting of all blocks a fence,
 // a counter and a load; an awaited number (awaited.cuh) costs one trip through the L2, and weights
 // are on their way before it. Small work between phases (norms, the choice, quantised rows) every
-// block does for itself, which takes less time than to wait for one that does it for all. Phases
-// are inlined: a call puts what it is given on the stack, which is memory; only the filling of the
-// ring is called.
+// block does for itself, which takes less time than to wait for one that does it for all.
+//
+// What bounds it is instructions: a layer runs once through all of this code, and through more of
+// it than the instruction cache holds it ran a third slower. So what happens twice is written once:
+// stages share a loop, and functions are called that take a few numbers (a struct would go to the
+// stack, which is memory).
 //
 // No block may be more than a layer ahead of another, or it would write where that one still reads.
 // So all meet once a layer, about: they arrive in its middle and look for the others behind the

@@ -16,6 +16,7 @@ struct WarpCopies {
   static SPK_DEVICE Arrival* shared() { return resident_memory().arrivals + kSharedArrival; }
   SPK_DEVICE void wait() {
     await_own_copies();
+    make_room_for_bulk_copies();  // which take this memory next
     wait_for(own(), turn);
     turn ^= 1;
     __syncwarp();
@@ -105,8 +106,8 @@ SPK_CALLED void ask_for_chunk(int which, int chunk) {
   // All before the first copy: a load waits behind the copies that were asked for before it.
   const unsigned char* const codes = (lane == 0 ? w.gate : w.up).codes + first * (e.hidden / 2);
   const i64 scales = first * (e.hidden / kQuantGroup);
-  const unsigned char *const gate_scales = w.gate.scales + scales, *const up_scales =
-                                                                       w.up.scales + scales;
+  const unsigned char* const gate_scales = w.gate.scales + scales;
+  const unsigned char* const up_scales = w.up.scales + scales;
   if (lane == 0) announce(arrival, 2 * to.codes);
   __syncwarp();
   bring_by_lanes(to.at + to.codes, gate_scales, to.scales);

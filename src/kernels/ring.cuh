@@ -109,6 +109,14 @@ SPK_DEVICE void await_own_copies() {
 #endif
 }
 
+// By who has written shared memory otherwise, in front of the barrier behind which bulk copies come
+// there.
+SPK_DEVICE void make_room_for_bulk_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 // ---- a part of a block ----
 // A barrier of kThreads threads, which are of one team; barrier 0 is the block's.
 SPK_DEVICE void sync_team(int team) {
