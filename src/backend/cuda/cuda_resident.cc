@@ -262,9 +262,9 @@ std::string CudaBackend::own_times() {
   wait();
   device_->download(blocks.data(), clocks_, {bytes, 1, bytes, bytes});
   constexpr const char* kNames[gpu::kMarks] = {
-      "norm",   "first products", "KDA",    "absent", "gated norm", "output projection", "norm",
-      "router", "scores",         "choice", "asked",  "shared",     "up",                "others",
-      "staged", "down",           "sum"};
+      "norm", "first products", "KDA",    "absent", "gated norm", "output projection",
+      "norm", "router",         "scores", "choice", "asked",      "shared",
+      "up",   "others",         "staged", "down",   "sum"};
   const double layers = timed_layers_ - 2;
   double mean[gpu::kMarks] = {}, last[gpu::kMarks] = {}, all = 0;
   // Of layers by marks: when the last block was there.
