@@ -25,7 +25,7 @@ LAYERS = {
     "backend/cpu": rf"base/.*|formats/quant\.h|{SEAM}|backend/cpu/.*",
     # device_tools.h: declared beside the seam, because the command line may not look into backend/cuda. args.cuh: what host
     # and kernels must agree on, once.
-    "backend/cuda": rf"base/.*|formats/quant\.h|{SEAM}|backend/device_tools\.h|backend/cuda/.*|kernels/args\.cuh",
+    "backend/cuda": rf"base/.*|formats/quant\.h|{SEAM}|backend/device_tools\.h|backend/cuda/.*|kernels/(resident_)?args\.cuh",
     "backend": r"base/.*|formats/quant\.h|backend/\w+\.h",
     "kernels": r"kernels/.*\.cuh",
     "model": rf"(base|formats|model)/.*|{SEAM}",

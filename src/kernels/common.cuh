@@ -6,7 +6,7 @@
 // template, so that a program compiles only the one that it names.
 #pragma once
 
-#include "kernels/args.cuh"
+#include "kernels/resident_args.cuh"
 
 // A shared array of a block. A macro, because tests run these sources on the host, where it comes
 // from an arena (tests/support/emulator.h).

@@ -3,7 +3,7 @@
 #include "backend/sampler.h"
 #include "backend/taps.h"
 #include "base/error.h"
-#include "kernels/args.cuh"
+#include "kernels/resident_args.cuh"
 
 #include <algorithm>
 #include <array>

@@ -15,7 +15,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/catalog.h"
 #include "backend/cuda/device.h"
-#include "kernels/args.cuh"
+#include "kernels/resident_args.cuh"
 
 #include <deque>
 #include <map>

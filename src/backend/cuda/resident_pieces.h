@@ -2,7 +2,7 @@
 // host: a device would work it out anew in every step.
 #pragma once
 
-#include "kernels/args.cuh"
+#include "kernels/resident_args.cuh"
 
 #include <cstdint>
 #include <vector>
