@@ -252,7 +252,10 @@ short="--in 64 --out 64"
 step bench-flash-42 bench.txt 90 "$sparkling" bench -v $flash $short --draft 0 --require moe=packed
 step bench-flash-42-plain bench.txt 90 "$sparkling" bench $flash --moe plain $short --draft 0
 step bench-flash-42-1024 bench.txt 90 "$sparkling" bench $flash --in 1024 --out 64 --draft 0
-step bench-flash-42-depths bench.txt 150 "$sparkling" bench $flash --in 64 --out 64 --depth 1024,32768 --draft 0
+step bench-flash-42-depth bench.txt 60 "$sparkling" bench $flash --in 64 --out 64 --depth 1024 --draft 0 --repeat 2
+# A prompt of 32,768 tokens takes all 42 layers most of a minute each time.
+step bench-flash-12-depths bench.txt 120 "$sparkling" bench $flash --layers 12 --in 64 --out 64 --depth 1024,32768 --draft 0 --repeat 1
+step bench-flash-attend bench.txt 60 "$sparkling" bench --kernel=attend --depth 32768 $flash --layers 6
 step bench-flash-kernels bench.txt 90 "$sparkling" bench --kernel $flash --layers 6
 step bench-flash-42-drafts bench.txt 90 "$sparkling" bench $flash $short --draft 3
 step bench-flash-42-simulated bench.txt 90 "$sparkling" bench $flash $short --simulate-acceptance 2.68
@@ -260,7 +263,7 @@ step bench-flash-42-simulated-more bench.txt 90 "$sparkling" bench $flash $short
 step bench-flash-42-sampled bench.txt 90 "$sparkling" bench $flash $short --draft 0 --temperature 0.6 --top-p 0.95 --top-k 29 --seed 1
 step bench-flash-42-host-sampler bench.txt 90 env SPARKLING_SAMPLER=host "$sparkling" bench $flash $short --draft 0
 step bench-flash-42-composed bench.txt 90 env SPARKLING_FUSE=off "$sparkling" bench $flash $short --draft 0
-step bench-flash-42-resident bench.txt 90 env SPARKLING_RESIDENT=on "$sparkling" bench $flash $short --draft 0
+step bench-flash-42-launches bench.txt 90 env SPARKLING_RESIDENT=off "$sparkling" bench $flash $short --draft 0
 step bench-flash-42-timed bench.txt 90 env SPARKLING_RESIDENT=timed "$sparkling" bench $flash $short --draft 0
 step bench-flash-42-single bench.txt 90 env SPARKLING_GRAPHS=off "$sparkling" bench $flash $short --draft 0
 step bench-tiny bench.txt 90 "$sparkling" bench --backend cuda --synthetic ling-3.0-tiny --lm-head fp8 $short --draft 0
