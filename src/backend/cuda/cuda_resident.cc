@@ -269,6 +269,9 @@ std::string CudaBackend::own_times() {
   double mean[gpu::kMarks] = {}, last[gpu::kMarks] = {}, all = 0;
   // Of layers by marks: when the last block was there.
   std::vector<double> latest(static_cast<size_t>(timed_layers_) * gpu::kMarks, 0);
+  const auto index = [](int layer, int mark) {
+    return static_cast<size_t>(layer) * gpu::kMarks + static_cast<size_t>(mark);
+  };
   const auto start = std::ranges::min(blocks, {}, [](const auto& b) { return b.nanoseconds[0]; });
   for (const gpu::BlockClocks& b : blocks) {
     const double cycles = static_cast<double>(b.cycles[1] - b.cycles[0]);
@@ -281,13 +284,13 @@ std::string CudaBackend::own_times() {
                                    : static_cast<double>(b.end[l][p] - b.begin[l]);
         if (l > 0 && l + 1 < timed_layers_)
           mean[p] += since * us / layers / static_cast<double>(blocks.size());
-        double& when = latest[static_cast<size_t>(l * gpu::kMarks + p)];
+        double& when = latest[index(l, p)];
         when = std::max(when, offset + static_cast<double>(b.end[l][p] - b.cycles[0]) * us);
       }
   }
   for (int l = 1; l + 1 < timed_layers_; ++l)
     for (int p = 0; p < gpu::kMarks; ++p) {
-      const size_t i = static_cast<size_t>(l * gpu::kMarks + p);
+      const size_t i = index(l, p);
       last[p] += (latest[i] - latest[i - 1]) / layers;
     }
   for (const double part : mean) all += part;
